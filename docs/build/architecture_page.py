@@ -95,6 +95,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | what repairs a record, and what proves it | `rescue/repair.py` |
 | what a unit, index entries and times say against a record that proves itself | `rescue/contradicted.py` |
 | what stands in a gap of a salvaged log | `rescue/bridge.py` |
+| which entries of a DLedger log belong together, and how many are lost | `rescue/ledger_chain.py` |
 | what a command does with its stores, and its exit status | `cli/session.py`, `cli/__init__.py` |
 | columns, labels, folded lines of a screen | `cli/terminal.py`, `text.py`; times: `times.py` |
 | loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |

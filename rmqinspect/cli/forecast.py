@@ -170,9 +170,9 @@ def _compared(forecast: "Forecast", store: "Store", arguments: ForecastArguments
 
 def _salvaged(arguments: ForecastArguments) -> SalvagePrice:
     """Return what a salvage would give: the plan that it makes, of which nothing is written."""
+    from rmqinspect.rescue.given import open_sources
     from rmqinspect.rescue.new_store import NewStore
     from rmqinspect.rescue.salvage import SalvageJob, SalvageRequest
-    from rmqinspect.rescue.given import open_sources
 
     target = os.path.join(tempfile.gettempdir(), f"rmqinspect-{os.getpid()}")  # any name will do: it is not made
     request = SalvageRequest(

@@ -68,10 +68,10 @@ def bridge(start: int, end: int, segment_end: int, timestamp: int) -> Iterator[W
         if end - start < SMALLEST_AT_END:
             raise ValueError(f"no blank record fits into {end - start} bytes")
         if end - start >= USUAL + SMALLEST_AT_END:
-            yield from _record(start, USUAL, timestamp)
+            yield from bridge_record(start, USUAL, timestamp)
             start += USUAL
         elif end - start >= SMALLEST + SMALLEST_AT_END:
-            yield from _record(start, end - start - SMALLEST_AT_END, timestamp)
+            yield from bridge_record(start, end - start - SMALLEST_AT_END, timestamp)
             start = end - SMALLEST_AT_END
         yield start, message.Blank.build({"total_size": end - start, "magic": MAGIC_BLANK})
         return
@@ -81,12 +81,12 @@ def bridge(start: int, end: int, segment_end: int, timestamp: int) -> Iterator[W
         left = end - start
         # What is left must hold another one.
         size = left if left <= LARGEST else min(LARGEST, left - USUAL)
-        yield from _record(start, size, timestamp)
+        yield from bridge_record(start, size, timestamp)
         start += size
 
 
-def _record(start: int, size: int, timestamp: int) -> Iterator[Write]:
-    """Yield the head and the end of one bridge: the body between them is zeros."""
+def bridge_record(start: int, size: int, timestamp: int) -> Iterator[Write]:
+    """Yield the head and the end of one bridge of `size` bytes: the body between them is zeros."""
     with_crc = size >= SMALLEST + CRC32_RESERVED_SIZE
     room = size - FIXED_SIZE - with_crc * CRC32_RESERVED_SIZE
     topic = BRIDGE_TOPIC[:room]

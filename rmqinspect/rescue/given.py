@@ -17,6 +17,9 @@ from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
 
+_LOGS_IN = {"commitlog": "segment", "data": "dledger"}  # by the folder of the files, the kind of a log
+_LOGS = frozenset(_LOGS_IN.values())
+
 
 def open_sources(
     given: Sequence[tuple[str, str]],
@@ -100,7 +103,7 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
     chosen: dict[int, Segment] = {}
     beside: list[Segment] = []
     for segment in store.segments:
-        own = _base_by_records(segment) if segment.kind == "segment" and opening.get("base") is None else None
+        own = _base_by_records(segment) if segment.kind in _LOGS and opening.get("base") is None else None
         placed = segment if own is None else replace(segment, base=own)
         other = chosen.get(placed.base)
         if other is None:
@@ -134,14 +137,15 @@ def _base_by_records(segment: Segment) -> int | None:
 def _strays(store: Store) -> Iterator[Segment]:
     """Yield files among the segments whose names are no offsets, and that hold records nevertheless."""
     for file in store.files:
-        if file.kind != "other" or posixpath.dirname(file.name).rpartition("/")[2] != "commitlog":
+        kind = _LOGS_IN.get(posixpath.dirname(file.name).rpartition("/")[2])
+        if file.kind != "other" or kind is None:
             continue
         try:
-            base = own_base(file) if file_type(file) == "segment" else None
+            base = own_base(file) if file_type(file) == kind else None
         except Unreadable:
             continue
         if base is not None:
-            yield Segment(file.path, file.name, file.size, "segment", base)
+            yield Segment(file.path, file.name, file.size, kind, base)
 
 
 def _alone(store: Store, segment: Segment) -> Store:

@@ -302,7 +302,7 @@ class RebuildJob:
     def _bring_log(self, log_end: int | None) -> None:
         names: set[str] = set()
         for segment in self._store.segments:
-            folder = "commitlog" if segment.kind == "segment" else f"{_ledger_folder(segment)}/data"
+            folder = "commitlog" if segment.kind == "segment" else f"{ledger_folder(segment)}/data"
             name = f"{folder}/{segment.base:020d}"
             if name in names:
                 raise Refused(f"{segment.name}: the log has two segments of base {segment.base}")
@@ -408,7 +408,7 @@ def _name_of(file: StoreFile, store: Store) -> str | None:
     return file.name
 
 
-def _ledger_folder(segment: Segment) -> str:
+def ledger_folder(segment: Segment) -> str:
     """Return the folder of a DLedger log below the store's root."""
-    parts: Sequence[str] = segment.name.split("/")
+    parts: Sequence[str] = [*segment.name.split("/"), *segment.path.split("/")[::-1]]
     return next((part for part in parts if part.startswith("dledger-")), "dledger-n0")

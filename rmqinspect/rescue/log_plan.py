@@ -24,13 +24,14 @@ from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
 from rmqinspect.rescue.contradicted import OF_TEXTS, Contradicted
+from rmqinspect.rescue.ledger_bridge import Entries
 from rmqinspect.rescue.repair import Change, Repaired, proves, repair_record
 from rmqinspect.rescue.sources import CUT, Composite, Range, Source, read_log
 from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
 from rmqinspect.text import group_digits
 
-_UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
+UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
 _HEAD = 128  # bytes: the head of any record
 _FIRST_TIME = 1 << 40  # ms: 2004, before the first broker
 _BLANK: int = message.Blank.sizeof()
@@ -63,6 +64,7 @@ class Kept:
     raw: bytes | None = None  # or these
     bridge: bool = False  # or a bridge
     timestamp: int = 0  # of a bridge, ms
+    entries: Entries | None = None  # of a bridge of a DLedger log
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class LogPlan:
     blanks: list[Change] = field(default_factory=list)  # blank records that were mended
     lost: list[Lost] = field(default_factory=list)
     in_doubt: int = 0  # records whose keys or tags the index or a unit contradicts: which is right is not known
+    last_entry: tuple[int, int] | None = None  # index and term of that of a DLedger log
 
     @property
     def end(self) -> int:
@@ -113,6 +116,7 @@ class Planner:
         self._repairs = repairs
         self._refused = {one.start: one.end for one in refused}
         self.plan = LogPlan(size)
+        self.notes: list[str] = []  # for the receipt
         self._begin = composite.pieces[0].start - composite.pieces[0].start % size
         self._holes = list(self._find_holes())
         suspects = [Range(place, place + 1) for source in self._sources for place in source.suspects]
@@ -319,7 +323,7 @@ class Planner:
             found = Lost(
                 start,
                 end,
-                _UNREADABLE if start in self._refused else why.get(code, "no record proves itself here"),
+                UNREADABLE if start in self._refused else why.get(code, "no record proves itself here"),
                 number,
                 fields.topic if whole else None,
                 fields.number("queue_id") if whole else None,

@@ -95,6 +95,7 @@ class QueueFiles:
         self.folder, self.file_size = folder, file_size
         self.written: dict[Queue, QueueWritten] = {}
         self._lost = lost
+        self.from_zero = False  # whether queues had their first offsets in this log, though it has no record of them
         self._ext_size = ext_size
         self._last: dict[Queue, Units] = {}  # the newest unit of each queue
         self._ext_units: dict[Queue, int] = {}
@@ -151,6 +152,8 @@ class QueueFiles:
         if written is None:
             lost = self._lost.get(queue)
             first = offset if lost is None or not len(lost) else min(offset, int(lost[0]))
+            if self.from_zero and offset <= _LARGEST_HOLE:
+                first = 0
             written = self.written[queue] = QueueWritten(first, first)
             self._begin(queue, first)
         self._copy(queue, written, units[:1], offset)

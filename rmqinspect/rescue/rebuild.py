@@ -24,8 +24,10 @@ from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.codec.arrays import Ints, Units, groups
 from rmqinspect.codec.java import java_number
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.gaps import plan_splits
+from rmqinspect.commitlog.bridges import records_in
+from rmqinspect.commitlog.gaps import BRIDGED, Gap, plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
+from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.errors import Refused
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
@@ -43,7 +45,7 @@ from rmqinspect.rescue.queue_files import (
 from rmqinspect.schemas.checkpoint import CHECKPOINT_SIZE, Checkpoint
 from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.output_file import as_refusal
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import folds_of
@@ -105,6 +107,7 @@ def rebuild_derived(
     plan: Plan,
     *,
     lost: Mapping[Queue, Ints] = {},
+    from_zero: bool = False,
     jobs: int = 1,
     progress: Callable[[int], None] = lambda size: None,
 ) -> Rebuilt:
@@ -119,6 +122,9 @@ def rebuild_derived(
     between units: a pull that meets it ends there, or passes over the messages that follow. A batch queue gets no
     copies: its units are found by the offsets that they hold.
 
+    `from_zero`: the log has lost records, and none from its beginning was deleted: what a queue lacks of its first
+    offsets is lost, too, and gets such copies.
+
     `progress` gets bytes of log that were read.
 
     :raises Refused: a file exists, cannot be written, or the log has a hole of a size that no queue can have.
@@ -131,7 +137,7 @@ def rebuild_derived(
             raise Refused(
                 f"{shown(os.path.join(folder, name))}: exists already; it is written anew only where it is not"
             )
-    writer = _Writer(folder, plan, lost, store)
+    writer = _Writer(folder, plan, lost, store, from_zero=from_zero)
     request = Request(jobs=jobs, progress=progress)
     ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)
     new = partial(_Part, plan, ledger_from)
@@ -171,13 +177,23 @@ class _Part:
                 if delay is not None:
                     self._due.append((self._records + at, int(times[at]) + delay))
         if records.base >= self._ledger_from:
-            heads = records.gather(_ENTRY, records.starts - _ENTRY.itemsize)
-            units = np.empty(len(heads), _ENTRY_INDEX)
-            for name in _ENTRY_INDEX.names or ():
-                units[name] = heads[name]
-            self.ledger.append(units)
+            self._index_entries(records)
         self._records += len(records)
         self.last = int(records.places[-1]), int(records.field("store_timestamp")[-1])
+
+    def take_gap(self, segment: Segment, gap: Gap) -> tuple[()]:
+        """Take what lies between records: bridges of a DLedger log are entries, and have units in its index."""
+        if segment.lead and gap.reason == BRIDGED:
+            for records in records_in(segment, gap.start, gap.end):
+                self._index_entries(records)
+        return ()
+
+    def _index_entries(self, records: Records) -> None:
+        heads = records.gather(_ENTRY, records.starts - _ENTRY.itemsize)
+        units = np.empty(len(heads), _ENTRY_INDEX)
+        for name in _ENTRY_INDEX.names or ():
+            units[name] = heads[name]
+        self.ledger.append(units)
 
     def join(self, following: "_Part") -> None:
         """Add nothing: each part is taken by itself."""
@@ -207,9 +223,10 @@ def _delay_of(text: bytes, delays: Sequence[int]) -> int | None:
 class _Writer:
     """Takes what is dispatched, in the order of the log, and writes it."""
 
-    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], store: Store) -> None:
+    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], store: Store, *, from_zero: bool) -> None:
         self.plan, self._folder, self._store = plan, folder, store
         self._queues = self._queue_writer(lost)
+        self._queues.from_zero = from_zero
         self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), _whole(plan.batch_file, BATCH_UNIT))
         self._index = IndexFiles(os.path.join(folder, "index"), plan.index, plan.release)
         self._rebuilt = Rebuilt()

@@ -91,6 +91,7 @@ class Repaired:
     place: int
     raw: bytes
     changes: tuple[Change, ...]
+    lead: int = 0  # bytes in front of the record: the head of its DLedger entry
 
 
 def repair_record(raw: bytes, place: int, left: int, end: int, unit: Unit | None = None) -> Repaired | None:

@@ -33,6 +33,9 @@ from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import LARGEST, bridge
 from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
+from rmqinspect.rescue.ledger_bridge import ledger_bridge
+from rmqinspect.rescue.ledger_plan import LedgerPlanner
+from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.ranges import copy_range, write_at
@@ -125,6 +128,7 @@ class SalvageJob(RebuildJob):
         )
         self._asked, self._given = request, list(given)
         self._notes: list[str] = list(request.notes)
+        self._ledger: str | None = None  # folder of a DLedger log, in the new store
 
     def salvage(self) -> Salvaged:
         """Build the store up to where it could get its name.
@@ -136,12 +140,8 @@ class SalvageJob(RebuildJob):
         for _, store in self._given:
             if (holder := running_broker(store, [])) is not None:
                 raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
-            if any(segment.kind == "dledger" for segment in store.segments):
-                raise Refused(
-                    f"{store.name}: a DLedger log: what is damaged in it is to be had from another replica; "
-                    "rmqinspect rebuild takes a sound one"
-                )
             refuse_unread_databases(store)
+        self._ledger = ledger_of([store for _, store in self._given])
         watches = [Watch(store) for store in self._distinct()]
         self._given = sorted(self._given, key=lambda one: one[0] != self._asked.prefer)
         size, self._given, said = choose_segment_size(self._given)
@@ -170,7 +170,10 @@ class SalvageJob(RebuildJob):
         digests = self._digests(watches)
         for attempt in range(_ATTEMPTS):
             reads = partial(can_read, Rules(release))
-            log = Planner(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads).make()
+            kind = Planner if self._ledger is None else LedgerPlanner
+            planner = kind(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads)
+            log = planner.make()
+            self._notes += planner.notes
             lost = lost_offsets(log.lost)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
@@ -261,7 +264,7 @@ class SalvageJob(RebuildJob):
 
     def _write_log(self, log: LogPlan, sources: Sequence[Source]) -> None:
         for base, pieces in log.segments():
-            name = f"commitlog/{base:020d}"
+            name = f"{self._ledger or 'commitlog'}/{base:020d}"
             segment = self._unchanged(log, base, pieces, sources)
             if segment is not None:
                 self._bring(segment, name, link=self._may_link(log, segment))
@@ -272,7 +275,12 @@ class SalvageJob(RebuildJob):
 
     def _write_piece(self, out: BinaryIO, piece: Kept, base: int, size: int, sources: Sequence[Source]) -> None:
         if piece.bridge:
-            for offset, raw in bridge(piece.start, piece.end, base + size, piece.timestamp):
+            place, entries = (piece.start, piece.end, base + size), piece.entries
+            if entries is None:
+                writes = bridge(*place, piece.timestamp)
+            else:
+                writes = ledger_bridge(*place, entries, piece.timestamp)
+            for offset, raw in writes:
                 write_at(out, offset - base, raw)
         elif piece.raw is not None:
             write_at(out, piece.start - base, piece.raw)
@@ -317,8 +325,11 @@ class SalvageJob(RebuildJob):
         """Write all of the new store, and verify it."""
         self._write_log(log, sources)
         self._write_others()
+        if self._ledger is not None and log.last_entry is not None:
+            self._notes += mend_state(self._new, self._ledger, *log.last_entry)
         files = write_aside(self._new, log.lost, sources)
-        rebuilt, proof = self._derive(plan, release, lost)
+        from_zero = log.pieces[0].start == 0 and bool(log.bridged)
+        rebuilt, proof = self._derive(plan, release, lost, from_zero=from_zero)
         return rebuilt, proof, files
 
     def _begin_again(self) -> None:
@@ -346,10 +357,14 @@ class SalvageJob(RebuildJob):
             if file.kind == "other" and file.path not in self._paths:
                 self._left_out.append(LeftOut(file.name, "no file of a store"))
 
-    def _derive(self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]]) -> tuple[Rebuilt, VerifyResult]:
+    def _derive(
+        self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]], *, from_zero: bool
+    ) -> tuple[Rebuilt, VerifyResult]:
         """Write the derived files, and verify all; timer files that do not fit the log are taken out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
-        rebuilt = rebuild_derived(self._new.folder, plan, lost=offsets, jobs=self._asked.jobs, progress=self._advance)
+        rebuilt = rebuild_derived(
+            self._new.folder, plan, lost=offsets, from_zero=from_zero, jobs=self._asked.jobs, progress=self._advance
+        )
         proof = self._prove(release)
         wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
         if wrong:
@@ -473,6 +488,8 @@ def _take_out(composite: Composite, sources: Sequence[Source], place: int) -> Ra
     for source in sources:
         with RecordReader(source.store) as log:
             raw = log.content_at(place)
-        if raw is not None and composite.take_out(one := Range(place, place + len(raw))):
+        segment = source.store.segment_at(place)
+        lead = 0 if segment is None else segment.lead
+        if raw is not None and composite.take_out(one := Range(place - lead, place + len(raw))):
             return one
     return None

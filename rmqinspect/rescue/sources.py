@@ -23,12 +23,13 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
+from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
-from rmqinspect.schemas import message
+from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import group_digits
@@ -129,7 +130,7 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
     fillers: list[Range] = []
     if result.interrupted_at is not None:
         raise KeyboardInterrupt
-    wrong = Counter(finding.code for finding in run.found if finding.code in _WRONG_RECORDS)
+    wrong = Counter(finding.code for finding in run.found if finding.code in (*_WRONG_RECORDS, "DL-POSITION"))
     if max(wrong.values(), default=0) >= _MOST_FINDINGS:
         # What is not listed would count as sound.
         raise Unreadable(f"{store.name}: {group_digits(_MOST_FINDINGS)} damaged records and more: too many to list")
@@ -144,7 +145,8 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
                 if gap.end == segment.end and not segment.lead:
                     # A file that was cut lacks some padding only: the blank record says where the segment ends.
                     filler = Range(gap.start, segment.base + size)
-                    said = int.from_bytes(read_log(store, gap.start, _SIZE), "big", signed=True)
+                    at = gap.start + (place_of(dledger.EntryBlank, "total_size") if segment.lead else 0)
+                    said = int.from_bytes(read_log(store, at, _SIZE), "big", signed=True)
                     if said != filler.end - filler.start:
                         damaged.append(Damage(*filler, "blank"))
                 fillers.append(filler)
@@ -161,8 +163,12 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
         place = finding.physical_offset
         if place is None:
             continue
+        lead = 0 if (segment_there := store.segment_at(place)) is None else segment_there.lead
         if finding.code in _WRONG_RECORDS and finding.length and is_wrong(finding):
-            damaged.append(Damage(place, place + finding.length, "record", finding.code))
+            # In a DLedger log its entry is damaged: nothing else can stand in it.
+            damaged.append(Damage(place - lead, place + finding.length, "record", finding.code))
+        elif finding.code == "DL-POSITION" and (size := _entry_size(store, place)):
+            damaged.append(Damage(place, place + size, "record", finding.code))
         elif finding.code in _SUSPECTS and finding.count == 1:
             suspects.setdefault(place, finding.code)
     places = {last_record, *(one.start for one in damaged if one.kind == "gap")}
@@ -194,7 +200,13 @@ def _cut_record(store: Store, end: int) -> Damage | None:
     properties = frame.start + int(Records.of_one(raw, frame.start).properties_starts[0])
     if not properties < first < end or (first - segment.base) % _SECTOR:
         return None
-    return Damage(frame.start, end, CUT, CUT)
+    return Damage(frame.start - segment.lead, end, CUT, CUT)
+
+
+def _entry_size(store: Store, place: int) -> int:
+    """Return the size of the DLedger entry at a place, whose record the chain leads through."""
+    at = place + place_of(dledger.EntryHead, "size")
+    return int.from_bytes(read_log(store, at, _SIZE), "big", signed=True)
 
 
 def is_wrong(finding: Finding) -> bool:
@@ -330,6 +342,8 @@ class Composite:
 def _record_around(source: Source, offset: int) -> int:
     with RecordReader(source.store) as log:
         spot = log.locate(offset)
+    if spot.kind == "record" and spot.segment.lead:
+        return spot.start - spot.segment.lead
     return spot.start
 
 

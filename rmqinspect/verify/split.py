@@ -19,6 +19,7 @@ import pyarrow as pa
 from rmqinspect.broker.dispatch import Dispatched, Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.kernels import Table, kernel
+from rmqinspect.commitlog.bridges import records_in
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.columns import (
     BORN_PORT,
@@ -184,6 +185,10 @@ class _SplitCheck:
         self.result.account.add(gap)
         if gap.reason == BRIDGED:
             self.queues.forget()
+            if self.chain is not None:
+                # In a DLedger log they are entries like all others.
+                for records in records_in(self.split.segment, gap.start, gap.end):
+                    self.chain.take(records)
         elif gap.kind != "filler":
             self.queues.forget()
             self.times.forget()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from construct import ConstructError
 
+from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.schemas.message import (
     CRC_MASK,
     FIXED_SIZE,
@@ -140,20 +141,22 @@ def _is_readable(raw: bytes) -> bool:
 
 
 def _segments(root: Path) -> dict[int, Path]:
-    folder = root / "commitlog"
+    folder = next(root.glob("dledger-*/data"), root / "commitlog")
     files = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     named = [path for path in files if re.fullmatch(r"[0-9]{20}", path.name)]
     return {int(path.name): path for path in sorted(named)}
 
 
 def _chain(path: Path) -> Iterator[Record]:
-    raw, at = path.read_bytes(), 0
+    raw = path.read_bytes()
+    lead = EntryHead.sizeof() if path.parent.name == "data" else 0  # of each record of a DLedger log
+    at = lead
     while at + FIXED_SIZE <= len(raw):
         size, magic = (int.from_bytes(raw[at + place : at + place + 4], "big", signed=True) for place in (0, 4))
         if magic not in RECORD_MAGICS or not FIXED_SIZE <= size <= len(raw) - at:
             return
         yield _record(int(path.name) + at, raw[at : at + size])
-        at += size
+        at += size + lead
 
 
 def _record(place: int, raw: bytes) -> Record:
