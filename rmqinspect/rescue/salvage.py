@@ -15,7 +15,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -32,15 +32,18 @@ from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import bridge
-from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
+from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildJob, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
+from rmqinspect.rescue.lost_queues import find_lost_queues
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.queue_files import LostQueues
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
 from rmqinspect.rescue.receipt import LeftOut
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
@@ -166,13 +169,14 @@ class SalvageJob(RebuildJob):
             reads = partial(can_read, Rules(release))
             log = Planner(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads).make()
             lost = lost_offsets(log.lost)
+            queues = self._find_lost_queues(log, sources, lost)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
             if self._asked.dry_run:
                 list(self._choose_others())
                 break
             self._check_space(log, sources)
-            rebuilt, proof, files = self._write(log, sources, plan, release, lost)
+            rebuilt, proof, files = self._write(log, sources, plan, release, lost, queues)
             # Records that only the new store contradicts: what is around them was damaged before. They are repaired
             # if they can be, else left aside.
             odd = _contradicted(proof)
@@ -219,6 +223,13 @@ class SalvageJob(RebuildJob):
         return sorted(sources, key=lambda source: source.name != self._asked.prefer)
 
     # --- the log --------------------------------------------------------------------------------
+
+    def _find_lost_queues(
+        self, log: LogPlan, sources: Sequence[Source], lost: dict[tuple[str, int], list[int]]
+    ) -> LostQueues:
+        with ExitStack() as copies:
+            stores = [copies.enter_context(unpacked(one.store, only=QUEUE_DATABASES)) for one in sources]
+            return find_lost_queues(log, sources, stores, lost, self._store)
 
     def _check_space(self, log: LogPlan, sources: Sequence[Source]) -> None:
         whole = [segment for base, pieces in log.segments() if (segment := self._unchanged(log, base, pieces, sources))]
@@ -309,13 +320,19 @@ class SalvageJob(RebuildJob):
         return read.source is not None and not read.problems
 
     def _write(
-        self, log: LogPlan, sources: Sequence[Source], plan: Any, release: str, lost: dict[tuple[str, int], list[int]]
+        self,
+        log: LogPlan,
+        sources: Sequence[Source],
+        plan: Any,
+        release: str,
+        lost: dict[tuple[str, int], list[int]],
+        queues: LostQueues,
     ) -> tuple[Rebuilt, VerifyResult, dict[int, str]]:
         """Write all of the new store, and verify it."""
         self._write_log(log, sources)
         self._write_others()
         files = write_aside(self._new, log.lost, sources)
-        rebuilt, proof = self._derive(plan, release, lost)
+        rebuilt, proof = self._derive(plan, release, lost, queues)
         return rebuilt, proof, files
 
     def _begin_again(self) -> None:
@@ -343,10 +360,14 @@ class SalvageJob(RebuildJob):
             if file.kind == "other" and file.path not in self._paths:
                 self._left_out.append(LeftOut(file.name, "no file of a store"))
 
-    def _derive(self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]]) -> tuple[Rebuilt, VerifyResult]:
+    def _derive(
+        self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]], queues: LostQueues
+    ) -> tuple[Rebuilt, VerifyResult]:
         """Write the derived files, and verify all; timer files that do not fit the log are taken out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
-        rebuilt = rebuild_derived(self._new.folder, plan, lost=offsets, jobs=self._asked.jobs, progress=self._advance)
+        rebuilt = rebuild_derived(
+            self._new.folder, plan, lost=offsets, queues=queues, jobs=self._asked.jobs, progress=self._advance
+        )
         proof = self._prove(release)
         wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
         if wrong:
@@ -443,7 +464,7 @@ class SalvageJob(RebuildJob):
         """Return the lost queue offsets of every queue that has some; holes of which nothing is known are in none."""
         found = dict(lost)
         for queue, written in ({} if rebuilt is None else rebuilt.queues).items():
-            if written.copies and queue not in found:
+            if written.copies and written.vacant is None and queue not in found:
                 found[queue] = []
         return sorted(found.items())
 

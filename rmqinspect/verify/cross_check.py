@@ -50,6 +50,7 @@ from rmqinspect.verify.loss import DanglingJudge, MissingEntries, MissingUnits
 from rmqinspect.verify.pointers import Joined
 from rmqinspect.verify.queue_join import Shift, UnitResult, capped_shifts
 from rmqinspect.verify.queue_survey import QueueSurvey
+from rmqinspect.verify.salvaged import SalvagedUnits
 from rmqinspect.verify.split import SplitResult, joined_unindexed
 from rmqinspect.verify.whole_log import LogSummary, finding_at
 from rmqinspect.verify.wrong_records import Misnamed, Stamp, WrongTime, is_step, misnamed_records, without_followers
@@ -261,9 +262,10 @@ class CrossJudge:
         self.missing_units.settle(summary.restarts, sees_end=sees_end)
         self._kept.extend(self.missing_units.findings(sees_end=sees_end, deep=self._deep))
         log, dangling = self.dangling.finish(log, summary)
-        self._kept.extend(dangling)
+        salvaged = SalvagedUnits(self._store)
+        self._kept.extend(map(salvaged.judged, dangling))
         bridged = any(finding.code == "CL-BRIDGED" for finding in log)
-        self._kept.extend(_shift_findings(self._shifts.rows, _UnitCopies(self._store) if bridged else None))
+        self._kept.extend(_shift_findings(self._shifts.rows, salvaged if bridged else None))
         self._kept.extend(self._missing_entries.findings())
         self._kept.extend(self._without_index())
         self._kept.extend(join_chains(self._chains, unclean=bool(self._store.of_kind("abort"))))
@@ -318,40 +320,7 @@ def _mark_wrong_units(findings: Iterable[Finding], wrong: dict[str, list[tuple[i
             wrong[finding.file].append((finding.offset, finding.offset + (finding.length or 1)))
 
 
-class _UnitCopies:
-    """Units that stand for a lost message of a salvaged store: copies of the unit of a neighbour in the queue.
-
-    So a queue keeps its offsets, and a pull neither ends there nor passes over what follows.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._files: dict[tuple[str, int], list[QueueFile]] = defaultdict(list)
-        for file in store.queue_files:
-            if file.kind == "queue":
-                self._files[file.topic, file.queue_id].append(file)
-
-    def has(self, shift: Shift) -> bool:
-        """Whether each unit of a shift is that of the record it points at, and all between are the same."""
-        if shift.units > 1:
-            return False
-        own = shift.unit - shift.by
-        first, last = min(shift.unit, own), max(shift.unit, own)
-        units = {self._unit(shift.topic, shift.queue_id, offset) for offset in {first, (first + last) // 2, last}}
-        return len(units) == 1 and None not in units
-
-    def _unit(self, topic: str, queue_id: int, offset: int) -> bytes | None:
-        size = dtype_of(LAYOUTS["queue"]).itemsize
-        for file in self._files[topic, queue_id]:
-            if file.base <= offset * size < file.base + file.size:
-                try:
-                    with open_file(file) as reader:
-                        return reader.read(offset * size - file.base, size)
-                except Unreadable:
-                    return None
-        return None
-
-
-def _shift_findings(shifts: Iterable[Shift], copies: _UnitCopies | None) -> Iterator[Finding]:
+def _shift_findings(shifts: Iterable[Shift], copies: SalvagedUnits | None) -> Iterator[Finding]:
     """Yield CQ-SHIFT; runs that continue each other across splits are one. `copies`: of a log with bridges."""
     runs: list[Shift] = []
     for shift in sorted(shifts, key=lambda s: (s.topic, s.queue_id, s.unit)):
@@ -365,7 +334,7 @@ def _shift_findings(shifts: Iterable[Shift], copies: _UnitCopies | None) -> Iter
         what = f"the unit's queue offset is {by} its record's"
         if run.units > 1:
             what = f"{run.units} units from queue offset {run.unit} on are {by} their records' queue offsets"
-        is_copy = copies is not None and copies.has(run)
+        is_copy = copies is not None and copies.are_copies(run)
         if is_copy:
             what = "the unit of a lost message: it leads to its neighbour in the queue, as salvage writes it"
         yield Finding(
