@@ -69,19 +69,18 @@ class _Told:
 def find_lost_queues(
     log: LogPlan,
     sources: Sequence[Source],
-    stores: Sequence[Store],
     lost: Mapping[Queue, Sequence[int]],
     whole: Store,
 ) -> LostQueues:
     """Return what the sources tell of queues without a record; `log` gets a further segment if their units need one.
 
-    `stores`: those of the sources, with what they keep in RocksDB. `lost`: queue offsets of lost messages that are
-    known. `whole`: the store whose configuration counts.
+    `sources`: with what they keep in RocksDB. `lost`: queue offsets of lost messages that are known. `whole`: the store
+    whose configuration counts.
     """
     told: dict[Queue, _Told] = defaultdict(_Told)
     kept = _Places([(one.start, one.end) for one in log.pieces if not one.bridge])
-    for source, store in zip(sources, stores, strict=True):
-        for queue, files in _queues_of(store):
+    for source in sources:
+        for queue, files in _queues_of(source.store):
             _ask_units(told[queue], queue, files, source, log, kept)
     for queue, offsets in lost.items():
         told[queue].offsets += [(offset, offset + 1) for offset in offsets]

@@ -126,6 +126,7 @@ class SalvageJob(RebuildJob):
         )
         self._asked, self._given = request, given
         self._notes: list[str] = list(request.notes)
+        self._copies = ExitStack()  # of what the sources keep in RocksDB
 
     def salvage(self) -> Salvaged:
         """Build the store up to where it could get its name.
@@ -134,6 +135,10 @@ class SalvageJob(RebuildJob):
         :raises NotAStore: no record is sound in any source.
         :raises Unreadable: a source keeps something in RocksDB, and the library is not installed.
         """
+        with ExitStack() as self._copies:
+            return self._salvage()
+
+    def _salvage(self) -> Salvaged:
         for _, store in self._given:
             if (holder := running_broker(store, [])) is not None:
                 raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
@@ -169,7 +174,7 @@ class SalvageJob(RebuildJob):
             reads = partial(can_read, Rules(release))
             log = Planner(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads).make()
             lost = lost_offsets(log.lost)
-            queues = self._find_lost_queues(log, sources, lost)
+            queues = find_lost_queues(log, sources, lost, self._store)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
             if self._asked.dry_run:
@@ -216,20 +221,16 @@ class SalvageJob(RebuildJob):
 
     def _judge(self, size: int) -> list[Source]:
         """Return the sources, judged, in the order in which they count."""
+        whole = [
+            (name, self._copies.enter_context(unpacked(store, only=QUEUE_DATABASES))) for name, store in self._given
+        ]
         sources = [
             judge_source(name, store, size, jobs=self._asked.jobs, release=self._asked.release, progress=self._advance)
-            for name, store in self._given
+            for name, store in whole
         ]
         return sorted(sources, key=lambda source: source.name != self._asked.prefer)
 
     # --- the log --------------------------------------------------------------------------------
-
-    def _find_lost_queues(
-        self, log: LogPlan, sources: Sequence[Source], lost: dict[tuple[str, int], list[int]]
-    ) -> LostQueues:
-        with ExitStack() as copies:
-            stores = [copies.enter_context(unpacked(one.store, only=QUEUE_DATABASES)) for one in sources]
-            return find_lost_queues(log, sources, stores, lost, self._store)
 
     def _check_space(self, log: LogPlan, sources: Sequence[Source]) -> None:
         whole = [segment for base, pieces in log.segments() if (segment := self._unchanged(log, base, pieces, sources))]

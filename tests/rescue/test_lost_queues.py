@@ -1,6 +1,7 @@
 """A queue all of whose messages are lost keeps its offsets: its units lead to none, and a pull goes on behind them."""
 
 import json
+import shutil
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from rmqinspect.broker.pull import Pull, Subscription
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.find.pull_answers import asked_queue
-from rmqinspect.schemas.consumequeue import QueueUnit
+from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
@@ -220,6 +221,94 @@ def test_of_a_queue_that_is_half_lost_the_offset_of_a_group_stays_valid(tmp_path
     with asked_queue(store, *LOST, "5.3.3") as queue:
         (one,) = queue.pull(Pull(end - 1, 32, Subscription.parse("*")))
         assert (one.answer.status, one.answer.next_offset) == ("FOUND", end)
+
+
+# --- units of lost messages are no damage ---------------------------------------------------------
+
+
+def test_however_many_units_have_a_neighbour_s_the_store_is_whole(tmp_path: Path) -> None:
+    """Of each hole there is one note; those over the limit of a code are no errors."""
+    root, records = write(tmp_path, 4096, count=120)
+    of_queue = [record for record in records if record.messages[0][0][:2] == LOST]
+    gone = [record for number, record in enumerate(of_queue[:-1]) if number % 4]
+    lose(root, gone)
+    made, _ = salvage(tmp_path / "new", root, release="5.3.3")
+    assert made.holds
+    for limit in (1, 1000):
+        options = VerifyOptions("deep", max_findings=limit)
+        result = verify(open_store([str(tmp_path / "new")]), options)
+        assert (result.verdict, result.findings.counts["CQ-SHIFT"]) == ("WHOLE", len(gone))
+        assert {one.severity for one in result.findings.rows} == {"info"}
+
+
+def test_a_hole_over_files_and_segments_is_whole(tmp_path: Path) -> None:
+    root, _ = write(tmp_path, 4096, count=160)
+    for path in sorted((root / "commitlog").iterdir())[1:-1]:
+        path.unlink()
+    made, _ = salvage(tmp_path / "new", root, release="5.3.3")
+    assert made.holds
+    assert max(len(row.lost) for row in made.receipt.lost_offsets) > 3 * ROWS
+
+
+def test_units_that_lead_to_one_record_are_errors_where_no_bridge_stands(tmp_path: Path) -> None:
+    root, _ = write(tmp_path, 4096)
+    path = root / "consumequeue/B/0" / f"{0:020}"
+    raw = path.read_bytes()
+    path.write_bytes(raw[:20] + raw[60:80] * 2 + raw[60:])
+    findings = verify(open_store([str(root)]), VerifyOptions("deep")).findings.rows
+    shifted = [(one.queue_offset, one.expected, one.severity) for one in findings if one.code == "CQ-SHIFT"]
+    assert shifted == [(1, "3", "error"), (2, "3", "error")]
+
+
+# --- batch queues ---------------------------------------------------------------------------------
+
+
+def _batches(folder: Path) -> tuple[Path, list[Record]]:
+    """Return a store with a batch queue, and its records: 20 batches of three messages."""
+    batches = [
+        {
+            "topic": "batches",
+            "queue_offset": 3 * number,
+            "sys_flag": 0xC0,
+            "properties": {"INNER_NUM": "3", "INNER_BASE": str(3 * number)},
+            "body": b"batch %03d" % number,
+        }
+        for number in range(20)
+    ]
+    topics = {"topicConfigTable": {"batches": {"topicName": "batches", "attributes": {"queue.type": "BatchCQ"}}}}
+    batches.append({"topic": "other", "body": b"not lost"})
+    root = WholeStore(batches, segment_size=1024, configs={"topics.json": topics}).write(folder / "log")
+    shutil.rmtree(root / "consumequeue")
+    salvage(folder / "store", root, release="5.3.3")
+    return folder / "store", records_of(folder / "store")[:-1]
+
+
+def _batch_units(root: Path) -> list[tuple[int, int, int]]:
+    """Return (physical offset, first queue offset, messages) of the units of the batch queue."""
+    paths = sorted((root / "batchconsumequeue/batches/0").iterdir())
+    units = np.concatenate([np.fromfile(path, dtype_of(BatchUnit)) for path in paths])
+    units = units[units["size"] > 0]
+    return [(int(one["physical_offset"]), int(one["queue_offset"]), int(one["message_count"])) for one in units]
+
+
+@pytest.mark.parametrize("gone", [(-3, None), (3, 6), (0, 2), (0, None)], ids=["end", "middle", "begin", "all"])
+def test_a_batch_queue_keeps_its_offsets(gone: tuple[int, int | None], tmp_path: Path) -> None:
+    root, records = _batches(tmp_path)
+    before = _batch_units(root)
+    assert len(before) == 20
+    lost = records[slice(*gone)]
+    lose(root, lost, ("batches", 0))
+    made, _ = salvage(tmp_path / "new", root, release="5.3.3")
+    assert made.holds
+    after = _batch_units(tmp_path / "new")
+    places = {record.physical_offset for record in lost}
+    sound = [unit for unit in before if unit[0] not in places]
+    assert [unit for unit in after if unit in sound] == sound
+    assert after[-1][1] + after[-1][2] == 60
+    if gone == (-3, None):
+        assert after[-1] == (sound[-1][0], 51, 9)
+    if gone == (0, None):
+        assert [unit[1:] for unit in after] == [(offset, 1) for offset in range(60)]
 
 
 # --- real brokers judge ---------------------------------------------------------------------------
