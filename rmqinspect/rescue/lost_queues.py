@@ -84,8 +84,8 @@ def find_lost_queues(
             _ask_units(told[queue], queue, files, source, log, kept)
     for queue, offsets in lost.items():
         told[queue].offsets += [(offset, offset + 1) for offset in offsets]
-    for one in log.lost:
-        _ask_batch(told, one)
+    for gone in log.lost:
+        _ask_batch(told, gone)
     batch_ends = {queue: one.end for queue, one in told.items() if one.end}
     for queue, offset in _consumed(whole) if log.lost else ():
         one = told[queue]

@@ -21,6 +21,7 @@ from tests.rescue.test_salvage import salvage
 from tests.support import oracle
 from tests.support.judge import Queue, Span, judge
 from tests.support.real_brokers import RELEASES, RealBrokers
+from tests.support.rocksdb import needs_rocksdict
 from tests.support.sampling import rare, sampled
 from tests.support.truths import Record, records_of, truth_of
 from tests.support.whole_stores import WholeStore
@@ -363,3 +364,50 @@ def test_brokers_go_on_behind_a_lost_queue_of_a_log_of_one_segment(
     end = lose(root, records)
     settings = {"mappedFileSizeCommitLog": 1 << 16} | SETTINGS
     assert _judged(real_brokers, release, root, records, settings, {LOST: end}, clean=clean) == []
+
+
+BATCHES = {
+    "count": 100,
+    "kinds": {"inner_batch": 1, "normal": 1},
+    "batch_topics": {"batches": 2},
+    "body_max": 100,
+    "end": "halt",
+}
+OTHERS = {"mappedFileSizeCommitLog": 1 << 14, "mapperFileSizeBatchConsumeQueue": 460}
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("release", "gone"),
+    [
+        ("5.3.3", slice(-3, None)),
+        *map(
+            rare, [("5.3.3", slice(None)), ("5.3.3", slice(3, 5)), ("5.5.0", slice(-3, None)), ("5.1.4", slice(None))]
+        ),
+    ],
+    ids=str,
+)
+def test_brokers_go_on_behind_lost_batches(
+    release: str, gone: slice, real_brokers: RealBrokers, tmp_path: Path
+) -> None:
+    settings = OTHERS | SETTINGS
+    real_brokers.write_store(release, tmp_path / "written", BATCHES, settings)
+    root = shutil.copytree(tmp_path / "written", tmp_path / "store")  # the store that wrote may still hold its lock
+    records = records_of(root)
+    ends = {one[:2]: one.queue_offset + taken for record in records for one, taken in record.messages}
+    of_queue = [record for record in records if record.messages[0][0][:2] == ("batches", 0)]
+    lose(root, of_queue[gone], ("batches", 0))
+    assert _judged(real_brokers, release, root, records, settings, ends, clean=False) == []
+
+
+@pytest.mark.broker
+@needs_rocksdict
+@pytest.mark.parametrize("release", sampled(["5.3.3", "5.5.0"], 2))
+def test_brokers_go_on_behind_a_lost_queue_in_rocksdb(release: str, real_brokers: RealBrokers, tmp_path: Path) -> None:
+    settings = OTHERS | SETTINGS | {"storeType": "defaultRocksDB"}
+    spec = {"count": 100, "kinds": {"normal": 1}, "topics": {"A": 2, "B": 1}, "settle_millis": 2500, "body_max": 100}
+    real_brokers.write_store(release, tmp_path / "written", spec, settings)
+    root = shutil.copytree(tmp_path / "written", tmp_path / "store")
+    records = records_of(root)
+    end = lose(root, records)
+    assert _judged(real_brokers, release, root, records, settings, {LOST: end}, clean=False) == []
