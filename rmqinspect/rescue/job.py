@@ -48,7 +48,7 @@ from rmqinspect.version import tool_name
 _LARGEST_FILE = 2**31 - 1  # bytes: a broker's sizes are Java ints
 _DERIVED_PER_LOG = 4  # derived files take less than a fourth of a log of small records
 _TOPIC_DATABASES = ("config/topics", "config/metadata", "config/rdb")
-_QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
+QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
 
 # Folders and files of a store, by the first part of their names, that are brought as they are.
 _KEPT = ("config", "timerlog", "compaction", "rocksdbstore", "kvStore")
@@ -271,7 +271,7 @@ class RebuildJob:
 
     def _rocksdb_folder(self) -> str:
         names = [file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")]
-        return next((folder for folder in reversed(_QUEUE_DATABASES) if folder in names), _QUEUE_DATABASES[0])
+        return next((folder for folder in reversed(QUEUE_DATABASES) if folder in names), QUEUE_DATABASES[0])
 
     # --- what is brought ------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class RebuildJob:
             self._left_out.append(document.LeftOut(file.name, why))
         if QUEUES in self._what and not in_rocksdb:
             folders = {file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")}
-            for folder in sorted(folders & set(_QUEUE_DATABASES)):
+            for folder in sorted(folders & set(QUEUE_DATABASES)):
                 why = "the queues are written into files: a broker with double write makes the database again"
                 self._left_out.append(document.LeftOut(f"{folder}/*", why))
         for oddity in self._store.oddities:

@@ -34,8 +34,10 @@ from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_fil
 from rmqinspect.rescue.index_files import IndexFiles
 from rmqinspect.rescue.queue_files import (
     BATCH_UNIT,
+    NOTHING_LOST,
     UNIT,
     BatchQueueFiles,
+    LostQueues,
     Queue,
     QueueFiles,
     QueueWritten,
@@ -50,7 +52,7 @@ from rmqinspect.system.output_file import as_refusal
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import folds_of
 from rmqinspect.tables.table import Request
-from rmqinspect.text import count, escape
+from rmqinspect.text import count, escape, group_digits
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 QUEUES, INDEX = "queues", "index"
@@ -108,6 +110,7 @@ def rebuild_derived(
     *,
     lost: Mapping[Queue, Ints] = {},
     from_zero: bool = False,
+    queues: LostQueues = NOTHING_LOST,
     jobs: int = 1,
     progress: Callable[[int], None] = lambda size: None,
 ) -> Rebuilt:
@@ -118,9 +121,9 @@ def rebuild_derived(
 
     `lost` are queue offsets, int64, ascending, that a queue has to have although no record of the log has them. Each
     gets a copy of the unit of the next record in its queue, else of the one before; so do holes inside of a queue,
-    without being named. A queue of which no record is left gets no files. A unit of zeros, or filler, never stands
-    between units: a pull that meets it ends there, or passes over the messages that follow. A batch queue gets no
-    copies: its units are found by the offsets that they hold.
+    without being named. A unit of zeros, or filler, never stands between units: a pull that meets it ends there, or
+    passes over the messages that follow. A batch queue gets copies at its end only, as `queues` says: its units
+    are found by the offsets that they hold. A queue of which no record is left gets no files, unless `queues` has it.
 
     `from_zero`: the log has lost records, and none from its beginning was deleted: what a queue lacks of its first
     offsets is lost, too, and gets such copies.
@@ -137,7 +140,7 @@ def rebuild_derived(
             raise Refused(
                 f"{shown(os.path.join(folder, name))}: exists already; it is written anew only where it is not"
             )
-    writer = _Writer(folder, plan, lost, store, from_zero=from_zero)
+    writer = _Writer(folder, plan, lost, queues, store, from_zero=from_zero)
     request = Request(jobs=jobs, progress=progress)
     ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)
     new = partial(_Part, plan, ledger_from)
@@ -223,11 +226,15 @@ def _delay_of(text: bytes, delays: Sequence[int]) -> int | None:
 class _Writer:
     """Takes what is dispatched, in the order of the log, and writes it."""
 
-    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], store: Store, *, from_zero: bool) -> None:
+    def __init__(
+        self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], queues: LostQueues, store: Store, *, from_zero: bool
+    ) -> None:
         self.plan, self._folder, self._store = plan, folder, store
         self._queues = self._queue_writer(lost)
         self._queues.from_zero = from_zero
-        self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), _whole(plan.batch_file, BATCH_UNIT))
+        batch_size = _whole(plan.batch_file, BATCH_UNIT)
+        self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), batch_size, queues.batch_ends)
+        self._vacant = queues.vacant
         self._index = IndexFiles(os.path.join(folder, "index"), plan.index, plan.release)
         self._rebuilt = Rebuilt()
         self._last: tuple[int, int] | None = None
@@ -300,7 +307,12 @@ class _Writer:
     def finish(self) -> Rebuilt:
         """Write what is known at the end of the log only, and return what was written."""
         rebuilt = self._rebuilt
+        for queue, one in self._vacant.items() if QUEUES in self.plan.what else ():
+            if queue not in self._queues.written and queue not in self._batches.written and may_be_folder(queue[0]):
+                files = self._batches if queue[0] in self.plan.batch_topics else self._queues
+                files.add_vacant(queue, one)
         self._queues.finish()
+        self._batches.finish()
         self._index.finish()
         rebuilt.queues = {**self._queues.written, **self._batches.written}
         rebuilt.index_files, rebuilt.entries = self._index.files, self._index.entries
@@ -343,7 +355,13 @@ class _Writer:
             if written.left_out and not written.restarts:
                 number = count(written.left_out, "record")
                 yield f"{name}: {number} with a queue offset that an earlier one has: no unit leads there"
-            if written.copies:
+            if written.vacant is not None:
+                yield (
+                    f"{name}: no message is left; its queue offsets {group_digits(written.first)} to "
+                    f"{group_digits(written.end - 1)} lead to none, so that it goes on at {group_digits(written.end)}"
+                    f"{'; only consumer offsets say so' if written.vacant.guessed else ''}"
+                )
+            elif written.copies:
                 number = count(written.copies, "queue offset")
                 yield f"{name}: {number} without a record: a neighbour's unit stands there, whose message comes again"
 

@@ -42,7 +42,13 @@ class RebuiltQueue(Part, frozen=True):
     queue_id: Annotated[int, means("its number")]
     first: Annotated[int, means("first queue offset")]
     end: Annotated[int, means("queue offset behind the last one")]
-    copies: Annotated[int, means("queue offsets without a record: each has a copy of a neighbour's unit")]
+    copies: Annotated[
+        int,
+        means(
+            "queue offsets without a record: each has a copy of a neighbour's unit, or, where no record of the queue "
+            "is left, a unit that leads to none"
+        ),
+    ]
     left_out: Annotated[int, means("records without a unit: an earlier record has their queue offset")]
     restarts: Annotated[int, means("how often the offsets begin anew at 0 in the log")]
 

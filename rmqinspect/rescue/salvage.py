@@ -15,7 +15,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -32,12 +32,14 @@ from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import LARGEST, bridge
-from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
+from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildJob, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.ledger_bridge import ledger_bridge
 from rmqinspect.rescue.ledger_plan import LedgerPlanner
 from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
+from rmqinspect.rescue.lost_queues import find_lost_queues
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.queue_files import NOTHING_LOST, LostQueues
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
@@ -45,6 +47,7 @@ from rmqinspect.rescue.receipt import SCHEMA_VERSION, LeftOut
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
 from rmqinspect.rescue.segment_size import choose_segment_size
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
@@ -129,6 +132,7 @@ class SalvageJob(RebuildJob):
         self._asked, self._given = request, list(given)
         self._notes: list[str] = list(request.notes)
         self._ledger: str | None = None  # folder of a DLedger log, in the new store
+        self._copies = ExitStack()  # of what the sources keep in RocksDB
 
     def salvage(self) -> Salvaged:
         """Build the store up to where it could get its name.
@@ -137,6 +141,10 @@ class SalvageJob(RebuildJob):
         :raises NotAStore: no record is sound in any source.
         :raises Unreadable: a source keeps something in RocksDB, and the library is not installed.
         """
+        with ExitStack() as self._copies:
+            return self._salvage()
+
+    def _salvage(self) -> Salvaged:
         for _, store in self._given:
             if (holder := running_broker(store, [])) is not None:
                 raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
@@ -175,13 +183,15 @@ class SalvageJob(RebuildJob):
             log = planner.make()
             self._notes += planner.notes
             lost = lost_offsets(log.lost)
+            # Where units of no record may lead in a DLedger log was not tried with brokers.
+            queues = NOTHING_LOST if self._ledger else find_lost_queues(log, sources, lost, self._store)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
             if self._asked.dry_run:
                 list(self._choose_others())
                 break
             self._check_space(log, sources)
-            rebuilt, proof, files = self._write(log, sources, plan, release, lost)
+            rebuilt, proof, files = self._write(log, sources, plan, release, lost, queues)
             # Records that only the new store contradicts: what is around them was damaged before. They are repaired
             # if they can be, else left aside.
             odd = _contradicted(proof)
@@ -216,9 +226,12 @@ class SalvageJob(RebuildJob):
 
     def _judge(self, size: int) -> list[Source]:
         """Return the sources, judged, in the order in which they count."""
+        whole = [
+            (name, self._copies.enter_context(unpacked(store, only=QUEUE_DATABASES))) for name, store in self._given
+        ]
         return [
             judge_source(name, store, size, jobs=self._asked.jobs, release=self._asked.release, progress=self._advance)
-            for name, store in self._given
+            for name, store in whole
         ]
 
     # --- the log --------------------------------------------------------------------------------
@@ -320,7 +333,13 @@ class SalvageJob(RebuildJob):
         return read.source is not None and not read.problems
 
     def _write(
-        self, log: LogPlan, sources: Sequence[Source], plan: Any, release: str, lost: dict[tuple[str, int], list[int]]
+        self,
+        log: LogPlan,
+        sources: Sequence[Source],
+        plan: Any,
+        release: str,
+        lost: dict[tuple[str, int], list[int]],
+        queues: LostQueues,
     ) -> tuple[Rebuilt, VerifyResult, dict[int, str]]:
         """Write all of the new store, and verify it."""
         self._write_log(log, sources)
@@ -329,7 +348,7 @@ class SalvageJob(RebuildJob):
             self._notes += mend_state(self._new, self._ledger, *log.last_entry)
         files = write_aside(self._new, log.lost, sources)
         from_zero = log.pieces[0].start == 0 and bool(log.bridged)
-        rebuilt, proof = self._derive(plan, release, lost, from_zero=from_zero)
+        rebuilt, proof = self._derive(plan, release, lost, queues, from_zero=from_zero)
         return rebuilt, proof, files
 
     def _begin_again(self) -> None:
@@ -358,12 +377,24 @@ class SalvageJob(RebuildJob):
                 self._left_out.append(LeftOut(file.name, "no file of a store"))
 
     def _derive(
-        self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]], *, from_zero: bool
+        self,
+        plan: Any,
+        release: str,
+        lost: dict[tuple[str, int], list[int]],
+        queues: LostQueues,
+        *,
+        from_zero: bool,
     ) -> tuple[Rebuilt, VerifyResult]:
         """Write the derived files, and verify all; timer files that do not fit the log are taken out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
         rebuilt = rebuild_derived(
-            self._new.folder, plan, lost=offsets, from_zero=from_zero, jobs=self._asked.jobs, progress=self._advance
+            self._new.folder,
+            plan,
+            lost=offsets,
+            queues=queues,
+            from_zero=from_zero,
+            jobs=self._asked.jobs,
+            progress=self._advance,
         )
         proof = self._prove(release)
         wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
@@ -461,7 +492,7 @@ class SalvageJob(RebuildJob):
         """Return the lost queue offsets of every queue that has some; holes of which nothing is known are in none."""
         found = dict(lost)
         for queue, written in ({} if rebuilt is None else rebuilt.queues).items():
-            if written.copies and queue not in found:
+            if written.copies and written.vacant is None and queue not in found:
                 found[queue] = []
         return sorted(found.items())
 
