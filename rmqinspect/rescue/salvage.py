@@ -54,6 +54,9 @@ from rmqinspect.version import tool_name
 _ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
 _CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD", "CQ-MISSING")
 _TIMER_FILES = ("timerwheel", "timerlog/", "config/timercheck")
+_WHOLE_FOLDERS = ("compaction/", "rocksdbstore/", "kvStore/")
+_COMPACTION_STATE = "compaction/position-checkpoint"
+_COMPACTED_ANEW = ", and a broker compacts each queue again, from its first message that is left"
 _TIMER_LOST = (
     "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
     " a delayed message that was delivered already may come again, and none that waits is forgotten"
@@ -344,26 +347,49 @@ class SalvageJob(RebuildJob):
                 self._left_out.append(LeftOut(file.name, "no file of a store"))
 
     def _derive(self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]]) -> tuple[Rebuilt, VerifyResult]:
-        """Write the derived files, and verify all; timer files that do not fit the log are taken out again."""
+        """Write the derived files, and verify all; what is brought and broken, or does not fit, goes out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
         rebuilt = rebuild_derived(self._new.folder, plan, lost=offsets, jobs=self._asked.jobs, progress=self._advance)
         proof = self._prove(release)
         wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
         if wrong:
-            self._take_out_timer(f"{', '.join(sorted(wrong))}: they do not fit the log")
-            proof = self._prove(release)
-        return rebuilt, proof
+            why = f"{', '.join(sorted(wrong))}: they do not fit the log"
+            self._discard(_TIMER_FILES, why)
+            self._notes.append(_TIMER_LOST.format(why=why))
+        broken = self._broken(proof)
+        for name, code in broken.items():
+            self._discard((name,), f"{code}: no broker reads it")
+            meaning = _COMPACTED_ANEW if name.startswith("compaction") else ""
+            self._notes.append(f"{name.rstrip('/')} is broken: the new store is without it{meaning}")
+        return rebuilt, self._prove(release) if wrong or broken else proof
 
-    def _take_out_timer(self, why: str) -> None:
+    def _broken(self, proof: VerifyResult) -> dict[str, str]:
+        """Return what was brought as it is and is broken, by name, with the code that says so: a file, or a folder.
+
+        Files of a database, and those of the compaction log, are of no use without each other.
+        """
+        brought, found = {one.file for one in self._brought}, dict[str, str]()
+        for one in proof.findings.rows:
+            if one.severity != "error" or one.file not in brought or one.file.startswith(("commitlog/", *_TIMER_FILES)):
+                continue
+            folder = one.file.partition("/")[0] + "/"
+            whole = folder in _WHOLE_FOLDERS and not one.file.startswith(_COMPACTION_STATE)
+            found.setdefault(folder if whole else one.file, one.code)
+        return found
+
+    def _discard(self, names: tuple[str, ...], why: str) -> None:
+        """Take files out of the new store whose names begin so, and their folder if it is one that is named."""
         kept = [(one, path) for one, path in zip(self._brought, self._paths, strict=True)]
         for one, _ in kept:
-            if one.file.startswith(_TIMER_FILES):
+            if one.file.startswith(names):
                 with as_refusal(one.file, "removed"):
                     os.unlink(self._new.path_of(one.file))
                 self._left_out.append(LeftOut(one.file, why))
-        kept = [(one, path) for one, path in kept if not one.file.startswith(_TIMER_FILES)]
+        for name in names:
+            if name in _WHOLE_FOLDERS:
+                shutil.rmtree(self._new.path_of(name), ignore_errors=True)
+        kept = [(one, path) for one, path in kept if not one.file.startswith(names)]
         self._brought, self._paths = [one for one, _ in kept], [path for _, path in kept]
-        self._notes.append(_TIMER_LOST.format(why=why))
 
     # --- what came of it --------------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ _MOST_CONFLICTS = 20
 
 # Findings about one record that is wrong by itself: nothing of it is taken as it is.
 _WRONG_RECORDS = ("CL-CRC-BODY", "CL-CRC-RECORD", "CL-OFFSET", "CL-FIELD")
+_WRONG_FIELDS = ("negative queue id", "impossible queue offset", "the topic is empty")  # of CL-FIELD
 # Findings by which a record's head may be wrong, as what points at it says.
 _SUSPECTS = ("CQ-MISMATCH", "CQ-SHIFT", "CQ-TAG", "CL-QUEUE-OFFSET", "CL-TIME", "IX-TIME", "IX-KEY")
 
@@ -116,6 +117,7 @@ class Piece(NamedTuple):
 def open_sources(given: Sequence[tuple[str, str]], opening: Mapping[str, object]) -> list[tuple[str, Store]]:
     """Return (name, store) of the sources at (name, path); files beside a log that hold another copy are their own.
 
+    Such a file, and each file of a folder without a log, has its own name behind that of the source: `store:x.bak`.
     Bases are those that the records say, where a segment's name says another one.
 
     :raises NotAStore: nothing of a log is there.
@@ -132,10 +134,17 @@ def open_sources(given: Sequence[tuple[str, str]], opening: Mapping[str, object]
             if not stores:
                 raise
         for store in stores:
-            found += [(name, layer) for layer in _layers(store, opening)]
+            first = name if len(stores) == 1 else _named(name, store)
+            whole, *beside = _layers(store, opening)
+            found += [(first, whole), *((_named(name, one), one) for one in beside)]
     if not any(store.segments for _, store in found):
         raise NotAStore(f"{', '.join(uri.shown(path) for _, path in given)}: no commit log: there is nothing to save")
     return found
+
+
+def _named(name: str, file: Store) -> str:
+    """Return the name of a file of a source that is a source of its own."""
+    return f"{name}:{posixpath.basename(file.name)}"
 
 
 def _files_in(folder: str, opening: Mapping[str, object]) -> Iterator[Store]:
@@ -314,7 +323,7 @@ def _cut_record(store: Store, end: int) -> Damage | None:
 
 def is_wrong(finding: Finding) -> bool:
     """Whether a finding about a record says that it cannot be served as it is: CL-FIELD is about oddities, too."""
-    return finding.code != "CL-FIELD" or finding.message.startswith(("negative queue id", "the topic is empty"))
+    return finding.code != "CL-FIELD" or finding.message.startswith(_WRONG_FIELDS)
 
 
 def _sorted_apart(damaged: Iterable[Damage]) -> list[Damage]:

@@ -97,6 +97,16 @@ def test_two_flipped_bits_are_not_repaired() -> None:
     assert repair_record(bytes(raw) + bytes(100), 0, 60_000, len(raw)) is None
 
 
+def test_damage_of_a_field_up_to_bytes_that_nothing_proves_is_not_repaired() -> None:
+    raw = record(0, properties={"UNIQ_KEY": "7F00", "TAGS": "a"}, body=b"x" * 300)
+    at = fields_of(raw).index("properties_size")
+    size = int.from_bytes(raw[at : at + 2], "big")
+    for other, proven in ((size ^ 4, True), (size | 0x4000, True), (size | 0x6000, True), (size ^ 0x26, False)):
+        changed = raw[:at] + other.to_bytes(2, "big") + raw[at + 2 :]
+        found = repair_record(changed + bytes(100), 0, 60_000, len(raw))
+        assert (found is not None and found.raw == raw) is proven, other
+
+
 def test_in_a_body_with_a_lost_page_no_bit_is_looked_for() -> None:
     body = random.Random(1).randbytes(3 << 20)
     raw = bytearray(record(0, body=body))

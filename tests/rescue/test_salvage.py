@@ -227,6 +227,28 @@ def test_sources_that_differ_are_refused_unless_one_is_preferred(tmp_path: Path)
     assert made.receipt.sources[1].differs_from is not None
 
 
+def test_a_copy_beside_a_segment_has_a_name_of_its_own(tmp_path: Path) -> None:
+    one, two = _diverged(tmp_path)
+    name = "00000000000000000000.bak"
+    (two / f"commitlog/{0:020}").rename(one / "commitlog" / name)
+    with pytest.raises(Refused, match=f"one and one:{name} differ"):
+        salvage(tmp_path / "new", one)
+    made, records = salvage(tmp_path / "new", one, prefer="one")
+    assert made.holds
+    assert records == _healthy()
+    assert [source.name for source in made.receipt.sources] == ["one", f"one:{name}"]
+
+
+def test_a_queue_offset_that_no_queue_has_is_left_aside(tmp_path: Path) -> None:
+    store = _copy_of("healthy-5.5.0", tmp_path / "store")
+    place = sorted(_healthy())[-1]
+    _damage(store, place - place % 65536, (place % 65536 + 20, b"\xff" * 8))
+    made, records = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert [one.start for one in made.receipt.aside] == [place]
+    assert records == {at: raw for at, raw in _healthy().items() if at != place}
+
+
 def test_linked_segments_are_the_sources_own_but_never_the_last(tmp_path: Path) -> None:
     store = _copy_of("healthy-5.5.0", tmp_path / "store")
     made, _ = salvage(tmp_path / "new", store, link=True)
@@ -256,6 +278,17 @@ def test_a_broken_json_file_is_replaced_by_its_sound_backup(tmp_path: Path) -> N
     assert not (tmp_path / "new/config/consumerOffset.json").exists()
     assert [note for note in made.receipt.notes if "broken" in note]
     assert [row.file for row in made.receipt.left_out] == ["config/consumerOffset.json"]
+
+
+def test_what_is_brought_and_broken_is_left_out_again(tmp_path: Path) -> None:
+    store = _copy_of("healthy-5.5.0", tmp_path / "store")
+    (store / "compaction").mkdir(exist_ok=True)
+    (store / "compaction/position-checkpoint").write_text('{"topicPositions":{"T')
+    made, _ = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert [row.file for row in made.receipt.left_out] == ["compaction/position-checkpoint"]
+    assert any("compacts each queue again" in note for note in made.receipt.notes)
+    assert not (tmp_path / "new/compaction/position-checkpoint").exists()
 
 
 def _files(root: Path) -> Iterator[tuple[str, bytes]]:
