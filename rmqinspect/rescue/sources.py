@@ -33,7 +33,7 @@ from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.store.discover import infer_segment_size, open_store
-from rmqinspect.store.file_type import file_type, own_base
+from rmqinspect.store.file_type import base_votes, file_type, own_base
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
@@ -165,7 +165,8 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
     chosen: dict[int, Segment] = {}
     beside: list[Segment] = []
     for segment in store.segments:
-        own = _base_by_records(segment) if segment.kind == "segment" and opening.get("base") is None else None
+        is_named = segment.kind == "segment" and opening.get("base") is None
+        own = _base_by_records(segment, store.segment_size or 1) if is_named else None
         placed = segment if own is None else replace(segment, base=own)
         other = chosen.get(placed.base)
         if other is None:
@@ -187,13 +188,18 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
         yield _alone(store, segment)
 
 
-def _base_by_records(segment: Segment) -> int | None:
-    """Return the base that a segment's records say, None where they agree with its name, or do not tell."""
+def _base_by_records(segment: Segment, size: int) -> int | None:
+    """Return the base that a segment's records say, None where they agree with its name, or do not tell.
+
+    A name that is one of a log with segments of `size` bytes counts more than one record, or a base that is none.
+    """
     try:
-        own = own_base(segment)
+        own, votes = own_base(segment), base_votes(segment)
     except Unreadable:
         return None
-    return None if own is None or own == segment.base else own
+    if own is None or own == segment.base:
+        return None
+    return None if segment.base % size == 0 and (own % size or votes[own] == 1) else own
 
 
 def _strays(store: Store) -> Iterator[Segment]:

@@ -189,6 +189,19 @@ def test_segments_with_wrong_names_and_loose_ones_find_their_places(tmp_path: Pa
     assert records == _healthy()
 
 
+def test_one_record_says_less_than_the_name_of_its_segment(tmp_path: Path) -> None:
+    """Of a segment one record is left, and a bit of its PHYSICALOFFSET was flipped: it would stand elsewhere."""
+    store, base = _copy_of("healthy-5.5.0", tmp_path / "store"), 131072
+    first = _healthy()[base]
+    for bit in (0, 17, 40):
+        flipped = (base ^ 1 << bit).to_bytes(8, "big")
+        _damage(store, base, (0, first[:28] + flipped + first[36:]), (len(first), bytes(65536 - len(first))))
+        made, records = salvage(tmp_path / f"new{bit}", store)
+        assert made.holds
+        assert [row.field for row in made.receipt.repaired] == ["PHYSICALOFFSET"]
+        assert records == {at: raw for at, raw in _healthy().items() if not base < at < base + 65536}
+
+
 def test_a_segment_off_the_grid_leaves_aside_what_cannot_stand_there(tmp_path: Path) -> None:
     """`--base` may say anything: a gap of 20 bytes in front of a record holds no bridge."""
     given = open_sources(
