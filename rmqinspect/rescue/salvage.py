@@ -32,6 +32,7 @@ from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import bridge
+from rmqinspect.rescue.broken_files import broken_files
 from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
 from rmqinspect.rescue.new_store import NewStore
@@ -53,14 +54,6 @@ from rmqinspect.version import tool_name
 
 _ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
 _CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD", "CQ-MISSING")
-_TIMER_FILES = ("timerwheel", "timerlog/", "config/timercheck")
-_WHOLE_FOLDERS = ("compaction/", "rocksdbstore/", "kvStore/")
-_COMPACTION_STATE = "compaction/position-checkpoint"
-_COMPACTED_ANEW = ", and a broker compacts each queue again, from its first message that is left"
-_TIMER_LOST = (
-    "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
-    " a delayed message that was delivered already may come again, and none that waits is forgotten"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,31 +344,15 @@ class SalvageJob(RebuildJob):
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
         rebuilt = rebuild_derived(self._new.folder, plan, lost=offsets, jobs=self._asked.jobs, progress=self._advance)
         proof = self._prove(release)
-        wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
-        if wrong:
-            why = f"{', '.join(sorted(wrong))}: they do not fit the log"
-            self._discard(_TIMER_FILES, why)
-            self._notes.append(_TIMER_LOST.format(why=why))
-        broken = self._broken(proof)
-        for name, code in broken.items():
-            self._discard((name,), f"{code}: no broker reads it")
-            meaning = _COMPACTED_ANEW if name.startswith("compaction") else ""
-            self._notes.append(f"{name.rstrip('/')} is broken: the new store is without it{meaning}")
-        return rebuilt, self._prove(release) if wrong or broken else proof
-
-    def _broken(self, proof: VerifyResult) -> dict[str, str]:
-        """Return what was brought as it is and is broken, by name, with the code that says so: a file, or a folder.
-
-        Files of a database, and those of the compaction log, are of no use without each other.
-        """
-        brought, found = {one.file for one in self._brought}, dict[str, str]()
-        for one in proof.findings.rows:
-            if one.severity != "error" or one.file not in brought or one.file.startswith(("commitlog/", *_TIMER_FILES)):
-                continue
-            folder = one.file.partition("/")[0] + "/"
-            whole = folder in _WHOLE_FOLDERS and not one.file.startswith(_COMPACTION_STATE)
-            found.setdefault(folder if whole else one.file, one.code)
-        return found
+        for _ in range(_ATTEMPTS):
+            broken = broken_files(proof, {one.file for one in self._brought})
+            if not broken:
+                break
+            for one in broken:
+                self._discard(one.names, one.why)
+                self._notes.append(one.note)
+            proof = self._prove(release)
+        return rebuilt, proof
 
     def _discard(self, names: tuple[str, ...], why: str) -> None:
         """Take files out of the new store whose names begin so, and their folder if it is one that is named."""
@@ -386,8 +363,8 @@ class SalvageJob(RebuildJob):
                     os.unlink(self._new.path_of(one.file))
                 self._left_out.append(LeftOut(one.file, why))
         for name in names:
-            if name in _WHOLE_FOLDERS:
-                shutil.rmtree(self._new.path_of(name), ignore_errors=True)
+            if name.endswith("/"):
+                shutil.rmtree(os.path.join(self._new.folder, name), ignore_errors=True)
         kept = [(one, path) for one, path in kept if not one.file.startswith(names)]
         self._brought, self._paths = [one for one, _ in kept], [path for _, path in kept]
 

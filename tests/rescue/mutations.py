@@ -153,7 +153,8 @@ def play(case: Case, brokers: RealBrokers, place: Path) -> Played:
     for one in case.damages:
         damage(root, one)
     compacted = compacted_of(root, case.release)
-    truth = truth_of(_records(case.base), root, release=case.release, consumers=consumers_of(root), elsewhere=compacted)
+    consumers = consumers_of(root, oracle.store(_family(case.base), case.base))
+    truth = truth_of(_records(case.base), root, release=case.release, consumers=consumers, elsewhere=compacted)
     config, new = place / "broker.conf", place / "new"
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     words = ("salvage", root, "-o", new, "--broker-version", case.release, "--config", config)

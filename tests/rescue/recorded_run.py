@@ -87,7 +87,9 @@ def judged(case: Recorded, brokers: RealBrokers, place: Path) -> Judged:
         truth = truth_of_damaged(root, new, release=case.release)
     else:
         compacted = compacted_of(root, case.release)
-        truth = truth_of(records_of(root), release=case.release, consumers=consumers_of(root), elsewhere=compacted)
+        truth = truth_of(
+            records_of(root), release=case.release, consumers=consumers_of(root, root), elsewhere=compacted
+        )
     return Judged(case, judge(brokers, case.release, new, truth, settings, unclean=(not crash, True)))
 
 

@@ -220,7 +220,8 @@ def _consumed(
         row = bounds.get((topic, number), {"min_offset": 0, "max_offset": 0, "got": ()})
         low, high = row["min_offset"], row["max_offset"]
         there = [one for one in wanted.get((topic, number), {}).values() if one.queue_offset == place]
-        if first and (first[0], first[2]) in forged:
+        passed = [one for one in wanted.get((topic, number), {}).values() if place <= one.queue_offset < following]
+        if (first and (first[0], first[2]) in forged) or (status in _GOES_ON and following > place and not passed):
             continue
         if place > high or (place < low and following != low):
             yield f"{(topic, number)}: a group stands at {place}, the queue is from {low} to {high}: {status}"

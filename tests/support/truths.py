@@ -37,15 +37,20 @@ def records_of(root: Path) -> list[Record]:
     return [record for path in _segments(root).values() for record in _chain(path)]
 
 
-def consumers_of(root: Path) -> dict[Queue, set[int]]:
-    """Return the queue offsets at which groups stand, by queue."""
+def consumers_of(root: Path, whole: Path) -> dict[Queue, set[int]]:
+    """Return the queue offsets at which groups stand, by queue: of those that `whole`, the undamaged store, has.
+
+    A broker deletes the queues of topics that its topics.json does not name; offsets of their groups stay.
+    """
     path, found = root / "config" / "consumerOffset.json", dict[Queue, set[int]]()
     text = path.read_text() if path.is_file() else "{}"
     # A broker writes numbers as names.
     for name, places in json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text)).get("offsetTable", {}).items():
         for number, place in places.items():
             found.setdefault((name.partition("@")[0], int(number)), set()).add(place)
-    return found
+    folders = "consumequeue", "batchconsumequeue"
+    there = {path.parts[-3:-1] for folder in folders for path in (whole / folder).glob("*/*/*")}
+    return {queue: places for queue, places in found.items() if not there or (queue[0], str(queue[1])) in there}
 
 
 def compacted_of(root: Path, release: str) -> frozenset[str]:
