@@ -46,6 +46,7 @@ _HEAD = message.HEADS[False, False]
 _NEAR_MS = 60_000  # from one record to the next, where one flipped bit is looked for at an end of the log
 _TOPIC_CHANGED_BYTES = 1  # a topic of the same length with one other letter
 
+_KNOWN_FLAGS = int(~SysFlag(0))  # of SYSFLAG
 # Fields that no other bytes tell anything of.
 _UNPROVEN = ("flag", "born_timestamp", "born_host", "store_host", "reconsume_times", "prepared_transaction_offset")
 
@@ -166,7 +167,9 @@ def proves(raw: bytes, place: int) -> bool:
         return False
     if int(record.field("queue_id")[0]) < 0 or not 0 <= int(record.field("queue_offset")[0]) <= LAST_PLACE:
         return False
-    if not is_legal_topic(topic_of(record)):
+    flags = int(record.sys_flag[0])
+    kind = (flags & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
+    if not is_legal_topic(topic_of(record)) or flags & ~_KNOWN_FLAGS or kind >= len(message.COMPRESSIONS):
         return False
     return bool(record.body_crc_ok[0]) and int(record.record_crcs[0]) != WRONG_CRC
 
