@@ -18,7 +18,10 @@ _TIMER_LOST = (
     " a delayed message that was delivered already may come again, and none that waits is forgotten"
 )
 _LOST = "{names} is broken: the new store is without it"
-_COMPACTED_ANEW = ", and a broker compacts each queue again, from its first message that is left"
+_MEANINGS = {
+    "compaction/": ", and a broker compacts each queue again, from its first message that is left",
+    "rocksdbstore/": "; timer and half messages that it alone kept stay in the log, where no broker looks",
+}
 
 
 class Broken(NamedTuple):
@@ -42,10 +45,19 @@ def broken_files(proof: VerifyResult, brought: Collection[str]) -> list[Broken]:
         why = f"{', '.join(codes)}: they do not fit the log" if codes else timer[0][2]
         found[_TIMER] = Broken(_TIMER, why, _TIMER_LOST.format(why=why))
     for file, code, why in wrong:
-        if file not in brought or file is None or file.startswith((*_WRITTEN, *_TIMER)):
+        name = _name_of(file, brought)
+        if name is None or name.startswith((*_WRITTEN, *_TIMER)):
             continue
-        folder = file.partition("/")[0] + "/"
-        name = folder if folder in _FOLDERS and not file.startswith(_COMPACTION_STATE) else file
-        note = _LOST.format(names=name.rstrip("/")) + (_COMPACTED_ANEW if name.startswith("compaction/") else "")
+        folder = name.partition("/")[0] + "/"
+        name = folder if folder in _FOLDERS and not name.startswith(_COMPACTION_STATE) else name
+        meaning = next((text for start, text in _MEANINGS.items() if name.startswith(start)), "")
+        note = _LOST.format(names=name.rstrip("/")) + meaning
         found.setdefault((name,), Broken((name,), f"{code}: {why}" if code else why, note))
     return list(found.values())
+
+
+def _name_of(file: str | None, brought: Collection[str]) -> str | None:
+    """Return the name of a file that was brought, with / that of a folder of such; None of any other."""
+    if file is None or file in brought:
+        return file
+    return f"{file}/" if any(name.startswith(f"{file}/") for name in brought) else None

@@ -63,8 +63,12 @@ def damaged_cases() -> list[Recorded]:
 
 
 def sound_cases() -> list[Recorded]:
-    """Return the stores of whole brokers, each for its own release and all later ones; salvage takes no DLedger log."""
-    return [
+    """Return the stores of whole brokers, each for its own release and all later ones; salvage takes no DLedger log.
+
+    What rocketmq-rust wrote is for all.
+    """
+    rust = [Recorded("rust", name, release) for name in oracle.cases("rust") for release in JUDGES]
+    return rust + [
         Recorded("broker", name, release)
         for name in oracle.cases("broker")
         if not name.startswith("dledger")
@@ -77,7 +81,8 @@ def judged(case: Recorded, brokers: RealBrokers, place: Path) -> Judged:
     """Salvage a recorded store, and let a broker serve the result."""
     root, new, config = oracle.store(case.family, case.name), place / "new", place / "broker.conf"
     crash = case.family == "crash"
-    source = oracle.case("crash", case.name) if crash else oracle.truth(case.family, case.name)["store"]
+    source = oracle.case("crash", case.name) if crash else oracle.truth(case.family, case.name)
+    source = source.get("store", source)
     settings = {name: value for name, value in source["settings"].items() if name not in WITHOUT}
     config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     status, said = run("salvage", root, "-o", new, "--broker-version", case.release, "--config", config)

@@ -26,6 +26,7 @@ from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.broken_disk import broken_disk
+from tests.support.rocksdb import needs_rocksdict
 from tests.support.samples import ROOT, sample
 from tests.support.sampling import sampled
 
@@ -302,6 +303,17 @@ def test_what_is_brought_and_broken_is_left_out_again(tmp_path: Path) -> None:
     assert [row.file for row in made.receipt.left_out] == ["compaction/position-checkpoint"]
     assert any("compacts each queue again" in note for note in made.receipt.notes)
     assert not (tmp_path / "new/compaction/position-checkpoint").exists()
+
+
+@needs_rocksdict
+def test_a_broken_database_is_left_out(tmp_path: Path) -> None:
+    store = oracle.copy("broker", "rocksopt-5.5.0", tmp_path)
+    for path in (store / "rocksdbstore").glob("*.sst"):
+        path.write_bytes(bytes(path.stat().st_size))
+    made, _ = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert not (tmp_path / "new/rocksdbstore").exists()
+    assert {row.file.partition("/")[0] for row in made.receipt.left_out} == {"rocksdbstore"}
 
 
 def _files(root: Path) -> Iterator[tuple[str, bytes]]:
