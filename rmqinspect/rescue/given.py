@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rmqinspect.errors import NotAStore, RmqinspectError, Unreadable
 from rmqinspect.store.discover import infer_segment_size, open_store
-from rmqinspect.store.file_type import file_type, own_base
+from rmqinspect.store.file_type import base_votes, file_type, own_base
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
@@ -28,6 +28,7 @@ def open_sources(
 ) -> list[tuple[str, Store]]:
     """Return (name, store) of the sources at (name, path); files beside a log that hold another copy are their own.
 
+    Such a file, and each file of a folder without a log, has its own name behind that of the source: `store:x.bak`.
     Bases are those that the records say, where a segment's name says another one. A path that is of no use is noted,
     and the others are taken.
 
@@ -48,7 +49,9 @@ def open_sources(
         for store in stores:
             if not store.segments and store.given != "store":
                 useless.append(NotAStore(f"{uri.shown(path)}: no segment of a log"))
-            found += [(name, layer) for layer in _layers(_without_unopened(store, note), opening)]
+            first = name if len(stores) == 1 else _named(name, store)
+            whole, *beside = _layers(_without_unopened(store, note), opening)
+            found += [(first, whole), *((_named(name, one), one) for one in beside)]
     if not any(store.segments for _, store in found):
         if useless:
             raise useless[0]
@@ -56,6 +59,11 @@ def open_sources(
     for why in useless:
         note(f"not used: {why}")
     return found
+
+
+def _named(name: str, file: Store) -> str:
+    """Return the name of a file of a source that is a source of its own."""
+    return f"{name}:{posixpath.basename(file.name)}"
 
 
 def _without_unopened(store: Store, note: Callable[[str], None]) -> Store:
@@ -103,7 +111,8 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
     chosen: dict[int, Segment] = {}
     beside: list[Segment] = []
     for segment in store.segments:
-        own = _base_by_records(segment) if segment.kind in _LOGS and opening.get("base") is None else None
+        is_named = segment.kind in _LOGS and opening.get("base") is None
+        own = _base_by_records(segment, store.segment_size or 1) if is_named else None
         placed = segment if own is None else replace(segment, base=own)
         other = chosen.get(placed.base)
         if other is None:
@@ -125,13 +134,18 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
         yield _alone(store, segment)
 
 
-def _base_by_records(segment: Segment) -> int | None:
-    """Return the base that a segment's records say, None where they agree with its name, or do not tell."""
+def _base_by_records(segment: Segment, size: int) -> int | None:
+    """Return the base that a segment's records say, None where they agree with its name, or do not tell.
+
+    A name that is one of a log with segments of `size` bytes counts more than one record, or a base that is none.
+    """
     try:
-        own = own_base(segment)
+        own, votes = own_base(segment), base_votes(segment)
     except Unreadable:
         return None
-    return None if own is None or own == segment.base else own
+    if own is None or own == segment.base:
+        return None
+    return None if segment.base % size == 0 and (own % size or votes[own] == 1) else own
 
 
 def _strays(store: Store) -> Iterator[Segment]:

@@ -178,6 +178,14 @@ class Planner:
         suspects = sorted(place for place in source.suspects if piece.start <= place < piece.end)
         for place in suspects if self._repairs else ():
             repaired = self._contradicted.repair(source, place)
+            denied = None if repaired else self._units.denied(read_log(source.store, place, _HEAD), place)
+            if denied is not None and at <= place and (end := place + denied.size) <= piece.end:
+                why = "its SYSFLAG is damaged: its queue has a unit that leads here"
+                what = denied.topic, denied.queue_id, denied.queue_offset, True
+                self.plan.pieces += [Kept(at, place, piece.source), Kept(place, end, bridge=True)][at == place :]
+                self.plan.lost.append(Lost(place, end, why, piece.source, *what))
+                at = end
+                continue
             if repaired is None or not at <= place <= piece.end - len(repaired.raw):
                 self.plan.in_doubt += source.suspects[place] in OF_TEXTS
                 continue

@@ -29,14 +29,22 @@ from typing import NamedTuple
 
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of, span_of
-from rmqinspect.commitlog.columns import WRONG_CRC
+from rmqinspect.commitlog.columns import RIGHT_CRC, WRONG_CRC
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import long_runs, one_flip, unit_words
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.schemas import message
-from rmqinspect.schemas.message import CRC32_DIGITS, CRC32_NAME, CRC32_RESERVED_SIZE, CRC_MASK, TRANSACTION_MASK
+from rmqinspect.schemas.message import (
+    CRC32_DIGITS,
+    CRC32_NAME,
+    CRC32_RESERVED_SIZE,
+    CRC_MASK,
+    TRANSACTION_MASK,
+    SysFlag,
+)
 from rmqinspect.topics import is_legal_topic
+from rmqinspect.verify.split import LAST_PLACE
 
 _HEAD = message.HEADS[False, False]
 _NEAR_MS = 60_000  # from one record to the next, where one flipped bit is looked for at an end of the log
@@ -44,6 +52,10 @@ MOST_QUEUES = 1024  # of a topic: more than any broker is given
 _SIGN = 1 << 31  # of a Java int
 _SECOND = 1000  # ms
 _TOPIC_CHANGED_BYTES = 1  # a topic of the same length with one other letter
+
+_KNOWN_FLAGS = int(~SysFlag(0))  # of SYSFLAG
+# Fields that no other bytes tell anything of.
+_UNPROVEN = ("flag", "born_timestamp", "born_host", "store_host", "reconsume_times", "prepared_transaction_offset")
 
 # Fields in front of the hosts, whose places are the same in every record.
 _QUEUE_ID, _QUEUE_OFFSET, _OWN_OFFSET, _FLAGS, _BODY_CRC = (
@@ -128,7 +140,23 @@ def repair_record(raw: bytes, place: int, left: int, end: int, unit: Unit | None
         found = _changed(found, change)
     if not found.changes or not proves(found.raw, place) or (unit is not None and not agrees(found.raw, place, unit)):
         return None
-    return found
+    return None if any(_may_reach_further(found.raw, change) for change in found.changes) else found
+
+
+def _may_reach_further(raw: bytes, change: Change) -> bool:
+    """Whether the damage that was undone may go on in bytes that nothing proves: more than a bit, up to their border.
+
+    Without a CRC of the record such bytes would be served as they are.
+    """
+    record = Records.of_one(raw, 0)
+    if change.bit is not None or int(record.record_crcs[0]) == RIGHT_CRC:
+        return False
+    pairs = zip(change.before, change.after, strict=True)
+    differ = [change.at + at for at, (before, after) in enumerate(pairs) if before != after]
+    flags = int(record.sys_flag[0])
+    head = message.HEADS[bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)]
+    unproven = [slice(int(record.properties_starts[0]), len(raw)), *(span_of(head, name) for name in _UNPROVEN)]
+    return any(one.start <= at < one.stop for one in unproven for at in (differ[0] - 1, differ[-1] + 1))
 
 
 def _changed(record: Repaired, change: Change) -> Repaired:
@@ -145,7 +173,11 @@ def proves(raw: bytes, place: int) -> bool:
     record = Records.of_one(raw, place)
     if not record.are_sound(len(raw))[0] or int(record.physical_offset[0]) != place:
         return False
-    if int(record.field("queue_id")[0]) < 0 or not is_legal_topic(topic_of(record)):
+    if int(record.field("queue_id")[0]) < 0 or not 0 <= int(record.field("queue_offset")[0]) <= LAST_PLACE:
+        return False
+    flags = int(record.sys_flag[0])
+    kind = (flags & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
+    if not is_legal_topic(topic_of(record)) or flags & ~_KNOWN_FLAGS or kind >= len(message.COMPRESSIONS):
         return False
     return bool(record.body_crc_ok[0]) and int(record.record_crcs[0]) != WRONG_CRC
 
@@ -173,9 +205,9 @@ def _differences(raw: bytes, place: int, unit: Unit) -> Iterator[tuple[str, int,
         expected = value.to_bytes(span.stop - span.start, "big", signed=True)
         if raw[span] != expected:
             yield field, span.start, raw[span], expected
-    if flags & TRANSACTION_MASK not in (0, int(message.SysFlag.TRANSACTION_COMMIT)):
+    if flags & TRANSACTION_MASK not in (0, int(SysFlag.TRANSACTION_COMMIT)):
         # Of the two types that get a unit, one is a single bit away; only a commit record names its half message.
-        kept = flags & ~int(message.SysFlag.TRANSACTION_PREPARED)
+        kept = flags & ~int(SysFlag.TRANSACTION_PREPARED)
         if bool(kept & TRANSACTION_MASK) is bool(int(record.field("prepared_transaction_offset")[0])):
             yield "SYSFLAG", _FLAGS.start, raw[_FLAGS], kept.to_bytes(4, "big", signed=True)
         else:
@@ -351,7 +383,7 @@ def time_change(raw: bytes, place: int, times: Times) -> Change | None:
         return None
     record = Records.of_one(raw, place)
     flags = int(record.sys_flag[0])
-    hosts = bool(flags & message.SysFlag.BORNHOST_V6), bool(flags & message.SysFlag.STOREHOSTADDRESS_V6)
+    hosts = bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)
     span = span_of(message.HEADS[hosts], "store_timestamp")
     stored = int.from_bytes(raw[span], "big")
     low, high = before, after

@@ -32,6 +32,7 @@ from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import LARGEST, bridge
+from rmqinspect.rescue.broken_files import broken_files
 from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildJob, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.ledger_bridge import ledger_bridge
 from rmqinspect.rescue.ledger_plan import LedgerPlanner
@@ -61,11 +62,6 @@ from rmqinspect.version import tool_name
 _ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
 _CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD", "CQ-MISSING")
 _BRIDGE_ON_DISK = 8192  # bytes: its head and its end in a page each, its body a hole
-_TIMER_FILES = ("timerwheel", "timerlog/", "config/timercheck")
-_TIMER_LOST = (
-    "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
-    " a delayed message that was delivered already may come again, and none that waits is forgotten"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +381,7 @@ class SalvageJob(RebuildJob):
         *,
         from_zero: bool,
     ) -> tuple[Rebuilt, VerifyResult]:
-        """Write the derived files, and verify all; timer files that do not fit the log are taken out again."""
+        """Write the derived files, and verify all; what is brought and broken, or does not fit, goes out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
         rebuilt = rebuild_derived(
             self._new.folder,
@@ -397,22 +393,29 @@ class SalvageJob(RebuildJob):
             progress=self._advance,
         )
         proof = self._prove(release)
-        wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
-        if wrong:
-            self._take_out_timer(f"{', '.join(sorted(wrong))}: they do not fit the log")
+        for _ in range(_ATTEMPTS):
+            broken = broken_files(proof, {one.file for one in self._brought})
+            if not broken:
+                break
+            for one in broken:
+                self._discard(one.names, one.why)
+                self._notes.append(one.note)
             proof = self._prove(release)
         return rebuilt, proof
 
-    def _take_out_timer(self, why: str) -> None:
+    def _discard(self, names: tuple[str, ...], why: str) -> None:
+        """Take files out of the new store whose names begin so, and their folder if it is one that is named."""
         kept = [(one, path) for one, path in zip(self._brought, self._paths, strict=True)]
         for one, _ in kept:
-            if one.file.startswith(_TIMER_FILES):
+            if one.file.startswith(names):
                 with as_refusal(one.file, "removed"):
                     os.unlink(self._new.path_of(one.file))
                 self._left_out.append(LeftOut(one.file, why))
-        kept = [(one, path) for one, path in kept if not one.file.startswith(_TIMER_FILES)]
+        for name in names:
+            if name.endswith("/"):
+                shutil.rmtree(os.path.join(self._new.folder, name), ignore_errors=True)
+        kept = [(one, path) for one, path in kept if not one.file.startswith(names)]
         self._brought, self._paths = [one for one, _ in kept], [path for _, path in kept]
-        self._notes.append(_TIMER_LOST.format(why=why))
 
     # --- what came of it --------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ _MOST_CONFLICTS = 20
 
 # Findings about one record that is wrong by itself: nothing of it is taken as it is.
 _WRONG_RECORDS = ("CL-CRC-BODY", "CL-CRC-RECORD", "CL-OFFSET", "CL-FIELD")
+_WRONG_FIELDS = ("negative queue id", "impossible queue offset", "the topic is empty")  # of CL-FIELD
 # Findings by which a record's head may be wrong, as what points at it says.
 _SUSPECTS = ("CQ-MISMATCH", "CQ-SHIFT", "CQ-TAG", "CL-QUEUE-OFFSET", "CL-TIME", "IX-TIME", "IX-KEY")
 
@@ -211,7 +212,7 @@ def _entry_size(store: Store, place: int) -> int:
 
 def is_wrong(finding: Finding) -> bool:
     """Whether a finding about a record says that it cannot be served as it is: CL-FIELD is about oddities, too."""
-    return finding.code != "CL-FIELD" or finding.message.startswith(("negative queue id", "the topic is empty"))
+    return finding.code != "CL-FIELD" or finding.message.startswith(_WRONG_FIELDS)
 
 
 def _sorted_apart(damaged: Iterable[Damage]) -> list[Damage]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.layout import dtype_of, walk_fields
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
@@ -23,6 +23,7 @@ from rmqinspect.consumequeue.units import LAYOUTS, message_mask, messages_in, un
 from rmqinspect.errors import Unreadable
 from rmqinspect.rescue.repair import MOST_QUEUES, Unit
 from rmqinspect.rescue.sources import Range, Source
+from rmqinspect.schemas import message
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
@@ -97,6 +98,18 @@ class Units:
             sure = other == "end" and not 0 <= queue_id < self._no_queue
         sure = sure and not self._has_between(unit)
         return unit._replace(confirmed=sure, both=sides.count("right") == 2 or ("end" in sides and other == "end"))
+
+    def denied(self, head: bytes, place: int) -> Unit | None:
+        """Return the unit of a record whose SYSFLAG says that no queue has it: prepared, or rolled back.
+
+        None without one, and where its queue does not agree.
+        """
+        unit, fields = self.at(place), walk_fields(message.Message.subcons, head, place)
+        kind = fields.number("sys_flag") & TRANSACTION_MASK
+        if unit is None or kind in (0, int(SysFlag.TRANSACTION_COMMIT)):
+            return None
+        said = self.confirmed(unit, fields.number("queue_offset"), fields.number("queue_id"))
+        return unit if said.confirmed else None
 
     def _has_between(self, unit: Unit) -> bool:
         """Whether the log has a record of the queue between this one and that of the unit before it, or may have."""

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.commitlog.records import Records
 from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.log_plan import LogPlan, Planner
-from rmqinspect.rescue.repair import Times, repair_record, time_change
+from rmqinspect.rescue.repair import Times, Unit, repair_record, time_change, topic_of
 from rmqinspect.rescue.sources import Composite, judge_source
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.discover import open_store
@@ -97,6 +98,26 @@ def test_two_flipped_bits_are_not_repaired() -> None:
     raw[100] ^= 1
     raw[200] ^= 4
     assert repair_record(bytes(raw) + bytes(100), 0, 60_000, len(raw)) is None
+
+
+def test_damage_of_a_field_up_to_bytes_that_nothing_proves_is_not_repaired() -> None:
+    raw = record(0, properties={"UNIQ_KEY": "7F00", "TAGS": "a"}, body=b"x" * 300)
+    at = fields_of(raw).index("properties_size")
+    size = int.from_bytes(raw[at : at + 2], "big")
+    for other, proven in ((size ^ 4, True), (size | 0x4000, True), (size | 0x6000, True), (size ^ 0x26, False)):
+        changed = raw[:at] + other.to_bytes(2, "big") + raw[at + 2 :]
+        found = repair_record(changed + bytes(100), 0, 60_000, len(raw))
+        assert (found is not None and found.raw == raw) is proven, other
+
+
+def test_a_sysflag_with_bits_that_mean_nothing_is_not_repaired() -> None:
+    raw = record(0, sys_flag=0x100)
+    unit = Unit("TopicA", 0, 0, 0, len(raw), 0)._replace(topic=topic_of(Records.of_one(raw, 0)).decode())
+    for flags, proven in ((0x104, True), (0x504, False), (0x1104, False)):
+        changed = raw[:36] + flags.to_bytes(4, "big") + raw[40:]
+        found = repair_record(changed + bytes(100), 0, 60_000, len(raw), unit)
+        assert (found is not None and found.raw == raw) is proven, hex(flags)
+        assert proven or found is None
 
 
 def test_in_a_body_with_a_lost_page_no_bit_is_looked_for() -> None:

@@ -1,8 +1,9 @@
 """What consumers have to get of a store, read from its undamaged log by code of its own: `judge` asks for it."""
 
+import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,11 +38,41 @@ def records_of(root: Path) -> list[Record]:
     return [record for path in _segments(root).values() for record in _chain(path)]
 
 
-def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release: str = "5") -> Truth:
+def consumers_of(root: Path, whole: Path) -> dict[Queue, set[int]]:
+    """Return the queue offsets at which groups stand, by queue: of those that `whole`, the undamaged store, has.
+
+    A broker deletes the queues of topics that its topics.json does not name; offsets of their groups stay.
+    """
+    path, found = root / "config" / "consumerOffset.json", dict[Queue, set[int]]()
+    text = path.read_text() if path.is_file() else "{}"
+    # A broker writes numbers as names.
+    for name, places in json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text)).get("offsetTable", {}).items():
+        for number, place in places.items():
+            found.setdefault((name.partition("@")[0], int(number)), set()).add(place)
+    folders = "consumequeue", "batchconsumequeue"
+    there = {path.parts[-3:-1] for folder in folders for path in (whole / folder).glob("*/*/*")}
+    return {queue: places for queue, places in found.items() if not there or (queue[0], str(queue[1])) in there}
+
+
+def compacted_of(root: Path, release: str) -> frozenset[str]:
+    """Return the topics that a release serves from its compaction log: those that have one."""
+    topics = (path.parent.name for path in (root / "compaction").glob("compactionLog/*/*"))
+    return frozenset(topics) if not release.startswith("4.") else frozenset()
+
+
+def truth_of(
+    records: Sequence[Record],
+    damaged: Path | None = None,
+    *,
+    release: str = "5",
+    consumers: Mapping[Queue, Collection[int]] = {},
+    elsewhere: frozenset[str] = frozenset(),
+) -> Truth:
     """Return what has to be there: all of these records, or those that a damaged copy still has, byte for byte.
 
     Of a damaged copy the other messages may be there, proven by whoever repaired them. A queue's next offset is that
-    behind its last message, lost or not, at the most, and behind its last sound one at least.
+    behind its last message, lost or not, at the most, and behind its last sound one at least. Of the `consumers` those
+    count that stand in a queue of the undamaged log.
     """
     there = _there(records, damaged) if damaged else {one.physical_offset: one.raw for one in records}
     sound = frozenset(one.physical_offset for one in records if there.get(one.physical_offset) == one.raw)
@@ -67,7 +98,15 @@ def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release:
     forged = frozenset(
         (at, zlib.crc32(raw)) for at, raw in readable.items() if raw[39] & TRANSACTION_MASK != TRANSACTION_MASK
     )
-    return Truth(messages, spans, found, maybe, forged)
+    firsts: dict[Queue, int] = {}
+    for one in (*messages, *maybe):
+        queue = one.topic, one.queue_id
+        firsts[queue] = min(one.queue_offset, firsts.get(queue, one.queue_offset))
+    inside = {
+        queue: [place for place in places if queue in spans and firsts[queue] <= place <= spans[queue].most]
+        for queue, places in consumers.items()
+    }
+    return Truth(messages, spans, found, maybe, forged, inside, elsewhere)
 
 
 def truth_of_damaged(damaged: Path, salvaged: Path, *, release: str) -> Truth:
