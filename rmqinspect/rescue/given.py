@@ -7,6 +7,7 @@ and the others are taken.
 
 import os
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -112,7 +113,7 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
     beside: list[Segment] = []
     for segment in store.segments:
         is_named = segment.kind in _LOGS and opening.get("base") is None
-        own = _base_by_records(segment, store.segment_size or 1) if is_named else None
+        own = _base_by_records(segment, _usual_size(store)) if is_named else None
         placed = segment if own is None else replace(segment, base=own)
         other = chosen.get(placed.base)
         if other is None:
@@ -132,6 +133,14 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
     yield store
     for segment in sorted(beside, key=lambda one: (one.base, one.name)):
         yield _alone(store, segment)
+
+
+def _usual_size(store: Store) -> int:
+    """Return the size of a store's segments; where their names are a distance apart that no file has, the usual one."""
+    lengths = Counter(segment.size for segment in store.segments if segment.size)
+    if store.segment_size in lengths or not lengths:
+        return store.segment_size or 1
+    return max(lengths, key=lambda length: (lengths[length], length))
 
 
 def _base_by_records(segment: Segment, size: int) -> int | None:
