@@ -155,9 +155,16 @@ def _make_request(arguments: ExportArguments) -> ExportRequest:
     # An incremental export may name the tables in another order.
     tables = tuple(name for name in known if name in tables)
     if MESSAGES not in tables:
-        for name, given in (("--partition-by", arguments.partition_by), ("--raw-body", arguments.raw_body)):
+        of_messages = {
+            "--partition-by": arguments.partition_by,
+            "--raw-body": arguments.raw_body,
+            "--body": arguments.body == "text",
+        }
+        for name, given in of_messages.items():
             if given:
                 raise click.UsageError(f"{name} is for the table messages.")
+    if arguments.body == "text" and arguments.schema == "kafka":
+        raise click.UsageError("--body text is for --schema native: the value of a Kafka message is bytes.")
     relative = _relative_times(arguments)
     names = dict(relative)
     absolute = replace(
@@ -173,6 +180,7 @@ def _make_request(arguments: ExportArguments) -> ExportRequest:
         selection=with_times(read_selection(arguments), absolute, lambda: 0),
         redaction=arguments.redact,
         raw_body=arguments.raw_body,
+        text_bodies=arguments.body == "text",
         max_body=arguments.max_body,
         closed_only=arguments.closed_only,
         relative=relative,

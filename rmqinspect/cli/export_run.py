@@ -126,6 +126,13 @@ class ExportArguments(
         show_default=True,
         help="kafka: messages with the columns of Spark's Kafka source.",
     )
+    body: str = option(
+        "--body",
+        type=click.Choice(("bytes", "text")),
+        default="bytes",
+        show_default=True,
+        help="text: the column body as text, null where it is not UTF-8.",
+    )
     incremental: bool = option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
     closed_only: bool = option("--closed-only", is_flag=True, help="Leave out the segment that is still being written.")
     replace_changed: bool = option(

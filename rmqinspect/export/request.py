@@ -54,6 +54,7 @@ class ExportRequest:
     selection: Selection = field(default_factory=Selection)
     redaction: Redaction | None = None
     raw_body: bool = False
+    text_bodies: bool = False  # the column `body` as text
     max_body: int = 64 << 20
     closed_only: bool = False
     relative: tuple[tuple[str, str], ...] = ()  # since and until as given, where they are relative: `-2h`, `last-5m`
@@ -68,6 +69,7 @@ class ExportRequest:
             "filters": _filters(self.selection) | dict(self.relative),
             "redacted": _redacted(self.redaction),
             "raw_body": self.raw_body,
+            **({"body": "text"} if self.text_bodies else {}),
             "max_body": self.max_body,
         }
 

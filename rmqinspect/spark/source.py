@@ -22,15 +22,16 @@ from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.forecast.lost_records import lost_at_start, with_lost
 from rmqinspect.rocksdb.unpack import unpacked, with_unread_databases
-from rmqinspect.spark.options import SCHEMAS, STORE, Hints, Settings, read_options
+from rmqinspect.spark.options import SCHEMAS, Hints, Settings, read_options
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Range, Selection
 from rmqinspect.tables.lost_records import LostRecords
+from rmqinspect.tables.record_columns import as_text_bodies
 from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.table import STORE, Request
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast
 
@@ -216,6 +217,8 @@ class Reader(DataSourceReader):
         rows = rows.select(columns)
         if self.settings.redaction is not None:
             rows = self.settings.redaction.mask(rows)
+        if self.settings.text_bodies:
+            rows = as_text_bodies(rows)
         return pa.RecordBatch.from_arrays(rows.columns, schema=self.settings.schema)
 
 
@@ -272,4 +275,4 @@ def _describe(rows: pa.RecordBatch, column: str) -> str:
 
 def _spark_field(field: pa.Field) -> StructField:
     comment: dict[str, Any] = {"comment": (field.metadata or {}).get(b"doc", b"").decode()}
-    return StructField(field.name, from_arrow_type(field.type), True, comment)
+    return StructField(field.name, from_arrow_type(field.type), field.nullable, comment)
