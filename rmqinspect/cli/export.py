@@ -81,7 +81,7 @@ def _export(stores: "Sequence[Store]", request: ExportRequest, arguments: Export
 
     evidence = [path for store in stores for path in store.paths]
     mode = "incremental" if arguments.incremental else "overwrite" if arguments.overwrite else "fresh"
-    target = Target(arguments.output, mode, evidence)
+    target = Target(arguments.output, mode, evidence, resumes=arguments.resume)
     plans = _plan(stores, request, target, arguments)
     with Progress(sum(plan.size for plan in plans), arguments.progress, quiet=arguments.quiet) as progress:
         run = ExportRun(plans, request, selections, target, arguments, progress, started)
@@ -93,6 +93,8 @@ def _refuse_contradictions(arguments: ExportArguments) -> None:
         raise click.UsageError("--all and --table contradict each other.")
     if arguments.overwrite and arguments.incremental:
         raise click.UsageError("--overwrite and --incremental contradict each other.")
+    if arguments.overwrite and arguments.resume:
+        raise click.UsageError("--overwrite and --resume contradict each other.")
     if arguments.replace_changed and not arguments.incremental:
         raise click.UsageError("--replace-changed needs --incremental.")
     if arguments.master and arguments.engine == "local":

@@ -134,6 +134,11 @@ class ExportArguments(
         help="text: the column body as text, null where it is not UTF-8.",
     )
     incremental: bool = option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
+    resume: bool = option(
+        "--resume",
+        is_flag=True,
+        help="Go on with an export that was interrupted; if this run is, leave what it has finished to the next.",
+    )
     closed_only: bool = option("--closed-only", is_flag=True, help="Leave out the segment that is still being written.")
     replace_changed: bool = option(
         "--replace-changed", is_flag=True, help="With --incremental: export changed segments again."
@@ -283,7 +288,17 @@ class ExportRun:
             for plan in plans
         }
         # Tasks of a cluster run in another working directory.
-        self.spec = ExportSpec(abspath(target.folder.path), secrets.token_hex(4), request, notes, selections)
+        # On object storage a record costs two requests a part: there only where it is asked for.
+        records = arguments.resume or not target.folder.is_remote
+        self.spec = ExportSpec(
+            abspath(target.folder.path),
+            secrets.token_hex(4),
+            request,
+            notes,
+            selections,
+            records=records,
+            resumes=arguments.resume,
+        )
         self.rows = 0
 
     def go(self) -> int:
@@ -297,6 +312,8 @@ class ExportRun:
                 self.target.begin()
                 outcome = run_export(self.plans, self.spec, engine, self._advance, self.jobs)
                 status = self._judge(outcome)
+                if outcome.taken_over:
+                    self.progress.remark(f"{count(outcome.taken_over, 'part')} of an interrupted export taken over")
                 if status == ExitStatus.NOTHING_FOUND:
                     self.target.abandon(self.spec.run)
                     return status
@@ -304,6 +321,8 @@ class ExportRun:
         except BaseException:
             self.progress.clear()
             self.target.abandon(self.spec.run)
+            if self.target.resumes:
+                self.progress.remark("what is finished stays: the same command goes on behind it")
             raise
         if not self.arguments.quiet:
             for line in screen(outcome, self.plans, self.spec.request, self.target, status):

@@ -107,6 +107,8 @@ class ExportSpec:
     request: ExportRequest
     notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by store: metadata for its files
     selections: Mapping[str, Selection] = field(default_factory=dict)  # by store, where the times differ: `last-5m`
+    records: bool = False  # whether parts leave a record for a later run (export/resume)
+    resumes: bool = False  # whether records of an earlier run count
 
     def selection(self, store: str) -> Selection:
         """Return the filters for a store."""

@@ -66,7 +66,7 @@ class ExportRequest:
             "file_size": self.file_size,
             "schema": self.schema,
             "partition_by": list(self.partition_by),
-            "filters": _filters(self.selection) | dict(self.relative),
+            "filters": filters(self.selection) | dict(self.relative),
             "redacted": _redacted(self.redaction),
             "raw_body": self.raw_body,
             **({"body": "text"} if self.text_bodies else {}),
@@ -74,7 +74,7 @@ class ExportRequest:
         }
 
 
-def _filters(selection: Selection) -> dict[str, Any]:
+def filters(selection: Selection) -> dict[str, Any]:
     """Return the filters in use, by name."""
     plain = Selection()
     # `in_queues` follows from `queue_offsets`, `unconsumed_in` from `unconsumed` and the store, `lost` from
