@@ -38,13 +38,13 @@ _SCREEN = Screen(indent=9)
 
 def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
     """Compare names, sizes and digests of all files with a report, print the differences, return the status."""
+    given = given_stores(options)
+    if len(given) > 1:
+        raise click.UsageError(f"--against is about one store: {group_digits(len(given))} are given.")
     try:
         record = read_record(report)
     except ValueError as error:
         raise click.BadParameter(escape(str(error)), param_hint="--against") from error
-    given = given_stores(options)
-    if len(given) > 1:
-        raise click.UsageError(f"--against is about one store: {group_digits(len(given))} are given.")
     with interrupted_once():
         try:
             watch = Watch(given[0].open(**options.opening))
