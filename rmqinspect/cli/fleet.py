@@ -22,7 +22,7 @@ from rmqinspect.cli.terminal import Progress, Screen, columns, interrupt_no_more
 from rmqinspect.commands import fill_command, quote_path
 from rmqinspect.fleet.given import Given
 from rmqinspect.fleet.run import Failed, Finished, Read, side_by_side
-from rmqinspect.fleet.summary import StoreRow, badness
+from rmqinspect.fleet.summary import StoreRow, badness, costs
 from rmqinspect.system.uri import local_path, shown
 from rmqinspect.text import clip, count, describe_size, escape, group_digits
 
@@ -175,7 +175,8 @@ def print_screen(
     click.echo(err=err)
     for line in _SCREEN.rows("together", _together([answer.row for answer in answers])):
         click.echo(line, err=err)
-    command = fill_command(f"rmqinspect {verb} {{store}}", stores=given[order[0]].words)
+    shown_first = next((number for number in order if answers[number].row.error is None), order[0])
+    command = fill_command(f"rmqinspect {verb} {{store}}", stores=given[shown_first].words)
     if options.config is not None:
         command += f" --config {quote_path(shown(options.config))}"
     for line in _SCREEN.command("one of them", command):
@@ -183,8 +184,13 @@ def print_screen(
 
 
 def _worst_first(answer: Answer) -> tuple[int, ...]:
-    """Return what sorts the worst answer to the front; what was not read because of Ctrl-C is last."""
-    status = -1 if answer.status is ExitStatus.INTERRUPTED else answer.status.badness
+    """Return what sorts the worst answer to the front; what was not read because of Ctrl-C is last.
+
+    A start that loses something is as bad as damage, whatever the status of a summary is.
+    """
+    status = answer.status.badness if answer.status is not ExitStatus.INTERRUPTED else -1
+    if costs(answer.row):
+        status = max(status, ExitStatus.DAMAGE.badness)
     return tuple(-number for number in (status, *badness(answer.row)))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from rmqinspect.document import Part, means
-from rmqinspect.forecast.outcome import Forecast, Verdict
+from rmqinspect.forecast.outcome import COSTS, Forecast, Verdict
 from rmqinspect.show.overview import Overview, how_stopped
 from rmqinspect.store.model import Store
 
@@ -42,6 +42,11 @@ def badness(row: StoreRow) -> tuple[int, int]:
     """Return how bad it is for a store, to put the worst first among those of one exit status."""
     verdict = _ORDER.index(row.next_start) if row.next_start in _ORDER else -1
     return verdict, row.gone or 0
+
+
+def costs(row: StoreRow) -> bool:
+    """Return whether the next start costs something: messages, or the start itself."""
+    return row.next_start in COSTS
 
 
 # --- of documents ---------------------------------------------------------------------------------
@@ -161,6 +166,8 @@ def _first_of_report(report: Mapping[str, Any], start: Mapping[str, Any]) -> str
     errors = {finding["code"] for finding in report["findings"] if finding["severity"] == "error"} - {"ST-IO"}
     if not report["complete"] and not errors:
         return "make all of it readable"
+    if errors == {"CL-TORN-TAIL"} and verdict == Verdict.SAFE:
+        return "start it: only its last record is torn"
     if any(code.startswith("CL-") for code in errors):
         return "salvage: the log is damaged"
     if errors and _all_derived(errors):
