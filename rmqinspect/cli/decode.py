@@ -22,11 +22,11 @@ from rmqinspect.cli.options import (
     BodyOptions,
     CarveOptions,
     LookOptions,
+    ManySourceOptions,
     OutputOptions,
     ReadingOptions,
     RedactOptions,
     SelectionOptions,
-    SourceOptions,
     TimeOptions,
     UnconsumedOptions,
     choose_format,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsOptions(OutputOptions, RedactOptions, LookOptions, SourceOptions, ReadingOptions):
+class RowsOptions(OutputOptions, RedactOptions, LookOptions, ManySourceOptions, ReadingOptions):
     """How the rows of a table are read and written."""
 
     limit: int | None = option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")
@@ -446,7 +446,7 @@ class _Reading:
 class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions, LostOptions, CarveOptions):
     """What `decode` is asked for."""
 
-    paths: tuple[str, ...] = argument("PATH...", type=PATH)
+    paths: tuple[str, ...] = argument("[NAME=]PATH...", type=PATH)
     table: str | None = option(
         "--table",
         metavar="NAME",
@@ -481,11 +481,11 @@ def command(arguments: DecodeArguments) -> int:
         images, carved = open_carved(arguments, arguments.redact)
         return print_rows([images], carved, arguments, read_selection(arguments))
 
-    from rmqinspect.store.discover import open_stores
+    from rmqinspect.export.request import open_named_stores
     from rmqinspect.tables import TABLES
     from rmqinspect.tables.sources import table_of
 
-    stores = open_stores(arguments.paths, **arguments.opening)
+    stores = open_named_stores(arguments.paths, **arguments.opening)
     name = arguments.table or table_of(stores[0])
     if name not in TABLES:
         raise click.BadParameter(f"no table {escape(name)!r}; there are: {', '.join(TABLES)}", param_hint="--table")
