@@ -37,7 +37,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits, parse_si
 
 if TYPE_CHECKING:
     from rmqinspect.export.job import Engine, ExportResult
-    from rmqinspect.export.manifest import Manifest
+    from rmqinspect.export.manifest import Manifest, SkippedStore
     from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
     from rmqinspect.tables.filters import Selection
@@ -139,6 +139,11 @@ class ExportArguments(
         is_flag=True,
         help="Go on with an export that was interrupted; if this run is, leave what it has finished to the next.",
     )
+    skip_unreadable: bool = option(
+        "--skip-unreadable",
+        is_flag=True,
+        help="Of several stores leave out those that cannot be read: listed in the manifest, exit status 4.",
+    )
     closed_only: bool = option("--closed-only", is_flag=True, help="Leave out the segment that is still being written.")
     replace_changed: bool = option(
         "--replace-changed", is_flag=True, help="With --incremental: export changed segments again."
@@ -187,6 +192,8 @@ def screen(
             beyond = f", {group_digits(tail)} beyond the log's end" if tail else ""
             rows_of_table = count(sum(file.rows for file in of_table), "row")
             yield files.line(table, f"{rows_of_table:>14} in {count(len(of_table), 'file')}{beyond}")
+    for skipped in manifest.skipped:
+        yield from _SCREEN.fitted("skipped", f"{skipped.name}: {skipped.error}")
     yield from _suppressed(manifest, plans, request)
     yield from _damaged(outcome)
     yield from Screen(indent=0).fitted("", _manifest_line(manifest, request, target))
@@ -273,9 +280,11 @@ class ExportRun:
         arguments: ExportArguments,
         progress: Progress,
         started: datetime,
+        skipped: "Sequence[SkippedStore]" = (),
     ) -> None:
         from rmqinspect.export.part import ExportSpec
 
+        self.skipped = list(skipped)
         self.plans, self.request, self.target = plans, request, target
         self.arguments, self.progress, self.started = arguments, progress, started
         self.jobs = count_jobs(arguments)
@@ -310,7 +319,8 @@ class ExportRun:
             with _open_engine(self.arguments, self.jobs) as engine:
                 self.progress.remark(f"engine: {engine.description}")
                 self.target.begin()
-                outcome = run_export(self.plans, self.spec, engine, self._advance, self.jobs)
+                outcome = run_export(self.plans, self.spec, engine, self._advance, self.jobs, self._absent())
+                outcome.manifest.skipped = self.skipped
                 status = self._judge(outcome)
                 if outcome.taken_over:
                     self.progress.remark(f"{count(outcome.taken_over, 'part')} of an interrupted export taken over")
@@ -344,6 +354,7 @@ class ExportRun:
             if not plan.store.segments and (empty := [table for table in self.request.tables if scans_log(table)]):
                 remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)
+        self._announce_absent()
         need, free = estimate_size(self.plans), self.target.free
         if free is not None and need > free:
             raise Refused(
@@ -360,6 +371,21 @@ class ExportRun:
                 "--incremental only what is new" + least_time(size)
             )
         self._warn_of_many_files()
+
+    def _absent(self) -> "Manifest | None":
+        """Return what the earlier export has of stores that this one does not read."""
+        earlier, planned = self.target.earlier, {plan.store.name for plan in self.plans}
+        if earlier is None:
+            return None
+        stores = [store for store in earlier.stores if store.name not in planned]
+        names = {store.name for store in stores}
+        return replace(earlier, stores=stores, files=[file for file in earlier.files if file.store in names])
+
+    def _announce_absent(self) -> None:
+        absent, skipped = self._absent(), {store.name for store in self.skipped}
+        for store in absent.stores if absent is not None else ():
+            why = "" if store.name in skipped else "not given: "
+            self.progress.remark(f"{store.name}: {why}its rows of the earlier export stay")
 
     def _announce_earlier(self, plan: "StorePlan") -> None:
         if plan.known is None:
@@ -406,7 +432,8 @@ class ExportRun:
         earlier = self.target.earlier
         # Files of the earlier export may go although none is added.
         before = None if earlier is None else {file.name for file in earlier.files}
-        if outcome.nothing_new and before == {file.name for file in outcome.manifest.files}:
+        same = before == {file.name for file in outcome.manifest.files}
+        if outcome.nothing_new and same and earlier is not None and earlier.skipped == self.skipped:
             self.target.keep()
             return
         packages = ["pyarrow", *(["pyspark"] if engine.name == "spark" else [])]

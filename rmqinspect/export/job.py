@@ -276,9 +276,11 @@ def run_export(
     engine: Engine,
     progress: Callable[[int, int], None] = lambda size, rows: None,
     jobs: int = 1,
+    absent: Manifest | None = None,
 ) -> ExportResult:
     """Write all parts, then the tables that are computed from them. Commits nothing.
 
+    `absent` has the stores of an earlier export that are not planned, and their files: they stay as they are.
     `progress` gets the bytes of log read and the rows written since the last call; `jobs` is the number of threads
     for work that does not go through the engine.
     """
@@ -308,6 +310,9 @@ def run_export(
         result.names.update({file.name: file.written_as for file in made})
         result.manifest.files += [*store.plan.kept, *store.files]
         result.manifest.stores.append(store.as_store())
+    if absent is not None:
+        result.manifest.files += absent.files
+        result.manifest.stores += absent.stores
     if FINDINGS in spec.request.tables:
         counted = [store.findings for store in result.results if store.findings is not None]
         result.manifest.findings = {
