@@ -19,10 +19,13 @@ from rmqinspect.export.request import FINDINGS, ExportRequest
 from rmqinspect.forecast.lost_records import lost_at_start
 from rmqinspect.rocksdb.unpack import has_rocksdict, unpacked
 from rmqinspect.spark.options import OPTIONS, SCHEMAS, read_options
+from rmqinspect.spark.planning import SplitTask, StoresTask
+from rmqinspect.spark.source import Reader
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.lost_records import AskedStart
+from rmqinspect.tables.splits import split_name
 from rmqinspect.tables.table import STORE, Request
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast
@@ -221,6 +224,33 @@ def test_stores_behind_uris(spark: "SparkSession") -> None:
             found = load(spark, f"b={uri}", table=table, split_size="70000")
             assert rows(found, table).equals(local_rows(table, {"b": open_store([str(store)])}))
         assert not [row for row in load(spark, uri, table=FINDINGS).collect() if ":testing@" in str(row)]
+
+
+def test_small_stores_of_many_share_tasks_and_the_rows_are_the_same(spark: "SparkSession", tmp_path: Path) -> None:
+    made: list[str] = []
+    for number in range(12):
+        pieces = [{"topic": f"t{number}", "queue_offset": at} for at in range(3)]
+        write_segment(tmp_path / f"s{number}" / "commitlog", pad(lay(pieces), 4096))
+        made.append(str(tmp_path / f"s{number}"))
+    # Stores of other layouts, and one too large to share, stay in their place among them.
+    given = [*made[:5], *paths(), *made[5:]]
+    named = [split_name(text) for text in given]
+    stores = {name or Path(path).name: open_store([path]) for name, path in named}
+    reader = Reader(read_options({"paths": json.dumps(given), "split_size": "200000"}))
+    tasks = reader.partitions()
+    shared = [task.stores for task in tasks if isinstance(task, StoresTask)]
+    assert max(map(len, shared)) > 1 and any(isinstance(task, SplitTask) for task in tasks)
+    for table in ("messages", "gaps", "queue_units", "groups", "findings"):
+        found = rows(load(spark, given, table=table, split_size="200000"), table)
+        assert found.equals(local_rows(table, stores))
+    one = load(spark, given, split_size="200000", pushdown="true").where("store = 's7'")
+    assert [row.topic for row in one.collect()] == ["t7"] * 3
+
+
+def test_a_store_of_many_that_is_none_is_said_before_any_task(spark: "SparkSession", tmp_path: Path) -> None:
+    given = [*(f"{name}=samples/healthy-4.9.7" for name in "abcdefghi"), f"z={tmp_path / 'absent'}"]
+    with pytest.raises(Exception, match=r"absent: no such file or folder|absent"):
+        load(spark, given).count()
 
 
 # --- options ---------------------------------------------------------------------------------------
