@@ -295,6 +295,7 @@ class Forecast:
     replica: InReplica | None = None  # what another store has of what the worst outcome loses
     salvage: SalvagePrice | None = None  # if it was asked for
     other_writer: str = ""  # what it means that no release of RocketMQ wrote the store
+    writer: str = ""  # who wrote it, by its content: releases, or another program; "" where the release was given
 
     @property
     def worst(self) -> Outcome:

@@ -83,9 +83,10 @@ SHARED = {
     " rebuild salvage",
     "--quiet": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
     "--verbose": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
-    "--progress": "decode find transactions groups forecast verify export diff delays usage rebuild salvage",
+    "--progress": "info decode find transactions groups forecast verify export diff delays usage rebuild salvage",
     "--jobs": "info decode find transactions groups forecast verify export delays usage rebuild salvage",
     "--config": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
+    "--stores-from": "info decode find transactions groups forecast verify export delays usage salvage",
     "--base": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
     "--read-rate": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
     "--max-config": "info decode find transactions groups forecast verify export show diff delays usage"
@@ -101,14 +102,14 @@ SHARED = {
 
 # Options of one name that differ, because they take or do another thing.
 VARIANTS = {
-    "--format": 4,  # rows in any format; a screen or a document; verify, diff: a screen, a document or rows
+    "--format": 5,  # rows in any format; a screen or a document, or one of each store; verify, diff: or rows
     "--quiet": 2,  # verify: no screen either
     "--verbose": 2,  # verify: each finding
-    "--output": 3,  # a file; the folder of an export; that of a new store
+    "--output": 4,  # a file; the folder of an export; that of a new store, which a dry run goes without
     "--hash": 2,  # of all files, into the report; of those that are brought, into the receipt
     "--table": 2,  # one; several
     "--limit": 4,  # rows; rows of each kind of difference; of each kind on the screen of delays; values of a dimension
-    "--body": 2,  # of rows; of one record
+    "--body": 3,  # of rows; of one record; the type of the column
     "--topic": 3,  # patterns, repeatable; of real topics; the topic of one record
     "--since": 2,  # of messages; when delayed ones fall due
     "--until": 2,

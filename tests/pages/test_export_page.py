@@ -57,7 +57,7 @@ def manifests(tmp_path: Path) -> list[dict[str, Any]]:
     return [
         export(f"a={hole}", f"b={flipped}", f"c={stale}", "-o", f"{tmp_path}/one", *everything),
         export(str(flipped), "-o", f"{tmp_path}/two", *hidden),
-        export(str(empty), "-o", f"{tmp_path}/three"),
+        export(str(empty), f"gone={tmp_path}/gone", "-o", f"{tmp_path}/three", "--skip-unreadable"),
     ]
 
 

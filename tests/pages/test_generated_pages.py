@@ -29,7 +29,7 @@ def test_every_table_has_a_section_with_every_column_its_type_and_its_meaning() 
     assert list(schemas)[: len(TABLES)] == list(TABLES)
     for name, schema in schemas.items():
         rows = table_of(page_of("tables"), name)
-        assert [row[:2] for row in rows] == [[field.name, tables_page.type_words(field.type)] for field in schema]
+        assert [row[:2] for row in rows] == [[field.name, tables_page.column_words(field)] for field in schema]
         assert all(meaning for _, _, meaning in rows)
 
 
