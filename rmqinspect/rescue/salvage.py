@@ -36,6 +36,7 @@ from rmqinspect.rescue.broken_files import broken_files
 from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.queue_files import HoleTooLarge
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
@@ -157,18 +158,27 @@ class SalvageJob(RebuildJob):
             )
         plan, assumed = self._plan(release)
         self._notes += assumed
-        digests = self._digests(watches)
+        digests, misplaced = self._digests(watches), set[int]()
         for attempt in range(_ATTEMPTS):
             reads = partial(can_read, Rules(release))
             log = Planner(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads).make()
-            lost = lost_offsets(log.lost)
+            lost = lost_offsets([one for one in log.lost if one.start not in misplaced])
             rebuilt, proof = None, None
             files: dict[int, str] = {}
             if self._asked.dry_run:
                 list(self._choose_others())
                 break
             self._check_space(log, sources)
-            rebuilt, proof, files = self._write(log, sources, plan, release, lost)
+            try:
+                rebuilt, proof, files = self._write(log, sources, plan, release, lost)
+            except HoleTooLarge as error:
+                one = _take_out(composite, sources, error.place)
+                if one is None or attempt + 1 == _ATTEMPTS:
+                    raise
+                refused.append(one)
+                misplaced.add(error.place)  # the queue offset that it says is no other one's, either
+                self._begin_again()
+                continue
             # Records that only the new store contradicts: what is around them was damaged before. They are repaired
             # if they can be, else left aside.
             odd = _contradicted(proof)
