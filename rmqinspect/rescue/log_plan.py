@@ -32,6 +32,7 @@ from rmqinspect.schemas import message
 from rmqinspect.text import group_digits
 
 UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
+_CONTRADICTED = "what is around it contradicts it"
 _HEAD = 128  # bytes: the head of any record
 _FIRST_TIME = 1 << 40  # ms: 2004, before the first broker
 _BLANK: int = message.Blank.sizeof()
@@ -323,6 +324,7 @@ class Planner:
             fields = walk_fields(message.Message.subcons, raw, start)
             in_place = fields.number("physical_offset") == start and fields.number("magic") in message.RECORD_MAGICS
             whole = in_place and fields.reason is None and fields.number("total_size") == end - start
+            refused = _CONTRADICTED if self._reads(raw) else UNREADABLE
             why = {
                 "CL-CRC-BODY": "the body's CRC does not match",
                 "CL-CRC-RECORD": "the record's CRC does not match",
@@ -331,7 +333,7 @@ class Planner:
             found = Lost(
                 start,
                 end,
-                UNREADABLE if start in self._refused else why.get(code, "no record proves itself here"),
+                refused if start in self._refused else why.get(code, "no record proves itself here"),
                 number,
                 fields.topic if whole else None,
                 fields.number("queue_id") if whole else None,

@@ -69,6 +69,14 @@ _MOST_VACANT = 1 << 20
 LAST_OFFSET = (2**63 - 1 - 2**31) // UNIT.itemsize  # a file behind it has an offset that is a Java long, too
 
 
+class HoleTooLarge(Refused):
+    """The record at `place`, a physical offset, says a queue offset too far from that of the one before it."""
+
+    def __init__(self, text: str, place: int) -> None:
+        super().__init__(text)
+        self.place = place
+
+
 def may_be_folder(topic: str) -> bool:
     """Return whether a topic can name a folder of its own. A broker asks no record for that."""
     return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
@@ -196,9 +204,10 @@ class QueueFiles:
         count = end - written.end
         if count > _LARGEST_HOLE:
             topic, queue_id = queue
-            raise Refused(
+            raise HoleTooLarge(
                 f"{shown(topic)}/{queue_id}: no record has the queue offsets {group_digits(written.end)} to "
-                f"{group_digits(end - 1)}: no log that a broker wrote has such a hole"
+                f"{group_digits(end - 1)}: no log that a broker wrote has such a hole",
+                int(unit["physical_offset"][0]),
             )
         if count > 0:
             self._write(queue, written.end, np.repeat(unit, count))

@@ -40,7 +40,7 @@ from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
 from rmqinspect.rescue.lost_queues import find_lost_queues
 from rmqinspect.rescue.new_store import NewStore
-from rmqinspect.rescue.queue_files import NOTHING_LOST, LostQueues
+from rmqinspect.rescue.queue_files import HoleTooLarge, LostQueues
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
@@ -171,23 +171,31 @@ class SalvageJob(RebuildJob):
             )
         plan, assumed = self._plan(release)
         self._notes += assumed
-        digests = self._digests(watches)
+        digests, misplaced = self._digests(watches), set[int]()
         for attempt in range(_ATTEMPTS):
             reads = partial(can_read, Rules(release))
             kind = Planner if self._ledger is None else LedgerPlanner
             planner = kind(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads)
             log = planner.make()
             self._notes += planner.notes
-            lost = lost_offsets(log.lost)
-            # Where units of no record may lead in a DLedger log was not tried with brokers.
-            queues = NOTHING_LOST if self._ledger else find_lost_queues(log, sources, lost, self._store)
+            lost = lost_offsets([one for one in log.lost if one.start not in misplaced])
+            queues = find_lost_queues(log, sources, lost, self._store)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
             if self._asked.dry_run:
                 list(self._choose_others())
                 break
             self._check_space(log, sources)
-            rebuilt, proof, files = self._write(log, sources, plan, release, lost, queues)
+            try:
+                rebuilt, proof, files = self._write(log, sources, plan, release, lost, queues)
+            except HoleTooLarge as error:
+                one = _take_out(composite, sources, error.place)
+                if one is None or attempt + 1 == _ATTEMPTS:
+                    raise
+                refused.append(one)
+                misplaced.add(error.place)  # the queue offset that it says is no other one's, either
+                self._begin_again()
+                continue
             # Records that only the new store contradicts: what is around them was damaged before. They are repaired
             # if they can be, else left aside.
             odd = _contradicted(proof)

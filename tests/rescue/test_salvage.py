@@ -4,6 +4,7 @@ The stores of the oracle are small; each has one damage of 76 kinds, done to wha
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -304,6 +305,18 @@ def test_what_is_brought_and_broken_is_left_out_again(tmp_path: Path) -> None:
     assert [row.file for row in made.receipt.left_out] == ["compaction/position-checkpoint"]
     assert any("compacts each queue again" in note for note in made.receipt.notes)
     assert not (tmp_path / "new/compaction/position-checkpoint").exists()
+
+
+def test_a_record_that_is_too_far_from_its_queue_is_left_aside(tmp_path: Path) -> None:
+    """No queue file is left to contradict it."""
+    store = _copy_of("healthy-5.5.0", tmp_path / "store")
+    shutil.rmtree(store / "consumequeue")
+    places = sorted(_healthy())
+    _damage(store, 0, (places[20] + 20, (1 << 40).to_bytes(8, "big")))
+    made, records = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert [one.start for one in made.receipt.aside] == [places[20]]
+    assert records == {at: raw for at, raw in _healthy().items() if at != places[20]}
 
 
 @needs_rocksdict
