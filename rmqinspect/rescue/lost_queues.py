@@ -7,6 +7,10 @@ were used. So it keeps its offsets, as far as something tells them:
     heads of damaged records      queue and queue offset, where the lengths of the record add up
     consumer offsets              of topics that exist; the last resort, as a group may not have read to the end
 
+A queue of which records are left reaches to its groups' offsets as well, as far as that many messages can be lost:
+what is sent to it later would lie before them, and no consumer of these groups would get it. In a log that begins at 0
+it begins at 0: filler before its first record would lead to the log's first byte, which is a message that was removed.
+
 There is no neighbour whose unit could stand for them, and a unit of another queue would bring its message. They lead
 over the end of a segment, where no broker reads a message: a pull answers MESSAGE_WAS_REMOVING, and goes on behind.
 
@@ -87,7 +91,9 @@ def find_lost_queues(
     for gone in log.lost:
         _ask_batch(told, gone)
     batch_ends = {queue: one.end for queue, one in told.items() if one.end}
-    for queue, offset in _consumed(whole) if log.lost else ():
+    is_damaged = bool(log.lost) or any(source.result.damage for source in sources)
+    reached = dict(_consumed(whole)) if is_damaged else {}
+    for queue, offset in reached.items() if log.lost else ():
         one = told[queue]
         if not one.has_record and one.expired is None and offset > max((end for _, end in one.offsets), default=0):
             one.guessed = True
@@ -112,7 +118,26 @@ def find_lost_queues(
             if one.expired is not None:
                 first = min(first, max(0, one.expired[0] - 1))
             vacant[queue] = Vacant(first, end, place - 1, NOWHERE_SIZE, 0, time, one.guessed)
-    return LostQueues(vacant, batch_ends)
+    for queue in batch_ends.keys() & reached.keys():
+        batch_ends[queue] = max(batch_ends[queue], reached[queue])
+    beginnings = find_lost_beginnings(log, sources, lost, whole)
+    return beginnings._replace(vacant=vacant, batch_ends=batch_ends, reached=reached)
+
+
+def find_lost_beginnings(
+    log: LogPlan, sources: Sequence[Source], _lost: Mapping[Queue, Sequence[int]], _whole: Store
+) -> LostQueues:
+    """Return only where queues of which records are left have lost their beginning."""
+    begins = not log.pieces[0].start  # with the first message of each of its queues
+    first_lost = next((one.start for one in log.pieces if one.bridge), None) if begins else None
+    return LostQueues(first_lost=first_lost, most_lost=_lost_bytes(log, sources) // FIXED_SIZE)
+
+
+def _lost_bytes(log: LogPlan, sources: Sequence[Source]) -> int:
+    """Return how many bytes of the log can have held messages that are lost: bridges, and what lies behind its end."""
+    ends = [segment.end for source in sources for segment in source.store.segments]
+    bridged = sum(piece.end - piece.start for piece in log.pieces if piece.bridge)
+    return bridged + max(0, max(ends, default=0) - log.end) + log.size
 
 
 # --- units ----------------------------------------------------------------------------------------

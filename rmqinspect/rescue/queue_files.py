@@ -111,6 +111,9 @@ class LostQueues(NamedTuple):
 
     vacant: Mapping[Queue, Vacant] = {}  # of which no record is left; one of which the log has a record is left out
     batch_ends: Mapping[Queue, int] = {}  # of batch queues: the offset behind the last message
+    reached: Mapping[Queue, int] = {}  # the offset at which a group goes on
+    first_lost: int | None = None  # place behind which queues that begin have lost their beginning: their log has not
+    most_lost: int = 0  # messages that can have been lost: queues do not reach further than that beyond their records
 
 
 NOTHING_LOST = LostQueues()
@@ -121,6 +124,12 @@ class QueueFiles:
 
     unit = UNIT
     """The layout of the units that are added."""
+
+    first_lost: int | None = None
+    """As in `LostQueues`."""
+
+    most_lost = 0
+    """As in `LostQueues`."""
 
     has_files = True
     """Whether a unit stands where its queue offset says in a row of files."""
@@ -133,7 +142,6 @@ class QueueFiles:
         self.folder, self.file_size = folder, file_size
         self.written: dict[Queue, QueueWritten] = {}
         self._lost = lost
-        self.from_zero = False  # whether queues had their first offsets in this log, though it has no record of them
         self._ext_size = ext_size
         self._last: dict[Queue, Units] = {}  # the newest unit of each queue
         self._ext_units: dict[Queue, int] = {}
@@ -190,8 +198,9 @@ class QueueFiles:
         if written is None:
             lost = self._lost.get(queue)
             first = offset if lost is None or not len(lost) else min(offset, int(lost[0]))
-            if self.from_zero and offset <= _LARGEST_HOLE:
-                first = 0
+            if self.first_lost is not None and int(units["physical_offset"][0]) > self.first_lost:
+                # Filler would lead to the log's first byte: a broker takes it for a message that was removed.
+                first = 0 if offset <= min(self.most_lost, _LARGEST_HOLE) else first
             written = self.written[queue] = QueueWritten(first, first)
             self._begin(queue, first)
         self._copy(queue, written, units[:1], offset)
@@ -227,6 +236,17 @@ class QueueFiles:
             written = self.written.get(queue)
             if written is not None and len(lost) and not written.vacant:
                 self._copy(queue, written, self._last[queue], int(lost[-1]) + 1)
+
+    def reach(self, ends: Mapping[Queue, int]) -> None:
+        """Write copies behind the last records up to offsets at which groups go on."""
+        for queue, end in ends.items():
+            written = self.written.get(queue)
+            if (
+                written is not None
+                and not written.vacant
+                and 0 < end - written.end <= min(self.most_lost, _LARGEST_HOLE)
+            ):
+                self._copy(queue, written, self._last[queue], end)
 
     def add_vacant(self, queue: Queue, vacant: Vacant) -> None:
         """Add a queue of which no record is left.

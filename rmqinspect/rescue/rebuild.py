@@ -109,7 +109,6 @@ def rebuild_derived(
     plan: Plan,
     *,
     lost: Mapping[Queue, Ints] = {},
-    from_zero: bool = False,
     queues: LostQueues = NOTHING_LOST,
     jobs: int = 1,
     progress: Callable[[int], None] = lambda size: None,
@@ -125,9 +124,6 @@ def rebuild_derived(
     passes over the messages that follow. A batch queue gets copies at its end only, as `queues` says: its units
     are found by the offsets that they hold. A queue of which no record is left gets no files, unless `queues` has it.
 
-    `from_zero`: the log has lost records, and none from its beginning was deleted: what a queue lacks of its first
-    offsets is lost, too, and gets such copies.
-
     `progress` gets bytes of log that were read.
 
     :raises Refused: a file exists, cannot be written, or the log has a hole of a size that no queue can have.
@@ -140,7 +136,7 @@ def rebuild_derived(
             raise Refused(
                 f"{shown(os.path.join(folder, name))}: exists already; it is written anew only where it is not"
             )
-    writer = _Writer(folder, plan, lost, queues, store, from_zero=from_zero)
+    writer = _Writer(folder, plan, lost, queues, store)
     request = Request(jobs=jobs, progress=progress)
     ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)
     new = partial(_Part, plan, ledger_from)
@@ -226,15 +222,13 @@ def _delay_of(text: bytes, delays: Sequence[int]) -> int | None:
 class _Writer:
     """Takes what is dispatched, in the order of the log, and writes it."""
 
-    def __init__(
-        self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], queues: LostQueues, store: Store, *, from_zero: bool
-    ) -> None:
+    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], queues: LostQueues, store: Store) -> None:
         self.plan, self._folder, self._store = plan, folder, store
         self._queues = self._queue_writer(lost)
-        self._queues.from_zero = from_zero
         batch_size = _whole(plan.batch_file, BATCH_UNIT)
         self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), batch_size, queues.batch_ends)
-        self._vacant = queues.vacant
+        self._vacant, self._reached = queues.vacant, queues.reached
+        self._queues.first_lost, self._queues.most_lost = queues.first_lost, queues.most_lost
         self._index = IndexFiles(os.path.join(folder, "index"), plan.index, plan.release)
         self._rebuilt = Rebuilt()
         self._last: tuple[int, int] | None = None
@@ -311,6 +305,7 @@ class _Writer:
             if queue not in self._queues.written and queue not in self._batches.written and may_be_folder(queue[0]):
                 files = self._batches if queue[0] in self.plan.batch_topics else self._queues
                 files.add_vacant(queue, one)
+        self._queues.reach(self._reached)
         self._queues.finish()
         self._batches.finish()
         self._index.finish()

@@ -38,7 +38,7 @@ from rmqinspect.rescue.ledger_bridge import ledger_bridge
 from rmqinspect.rescue.ledger_plan import LedgerPlanner
 from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
-from rmqinspect.rescue.lost_queues import find_lost_queues
+from rmqinspect.rescue.lost_queues import find_lost_beginnings, find_lost_queues
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.queue_files import HoleTooLarge, LostQueues
 from rmqinspect.rescue.ranges import copy_range, write_at
@@ -179,7 +179,9 @@ class SalvageJob(RebuildJob):
             log = planner.make()
             self._notes += planner.notes
             lost = lost_offsets([one for one in log.lost if one.start not in misplaced])
-            queues = find_lost_queues(log, sources, lost, self._store)
+            # Where units of no record may lead in a DLedger log was not tried with brokers.
+            find = find_lost_beginnings if self._ledger else find_lost_queues
+            queues = find(log, sources, lost, self._store)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
             if self._asked.dry_run:
@@ -351,8 +353,7 @@ class SalvageJob(RebuildJob):
         if self._ledger is not None and log.last_entry is not None:
             self._notes += mend_state(self._new, self._ledger, *log.last_entry)
         files = write_aside(self._new, log.lost, sources)
-        from_zero = log.pieces[0].start == 0 and bool(log.bridged)
-        rebuilt, proof = self._derive(plan, release, lost, queues, from_zero=from_zero)
+        rebuilt, proof = self._derive(plan, release, lost, queues)
         return rebuilt, proof, files
 
     def _begin_again(self) -> None:
@@ -386,8 +387,6 @@ class SalvageJob(RebuildJob):
         release: str,
         lost: dict[tuple[str, int], list[int]],
         queues: LostQueues,
-        *,
-        from_zero: bool,
     ) -> tuple[Rebuilt, VerifyResult]:
         """Write the derived files, and verify all; what is brought and broken, or does not fit, goes out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
@@ -396,7 +395,6 @@ class SalvageJob(RebuildJob):
             plan,
             lost=offsets,
             queues=queues,
-            from_zero=from_zero,
             jobs=self._asked.jobs,
             progress=self._advance,
         )

@@ -1,0 +1,55 @@
+"""Where queues begin and end that have lost messages of which neither heads nor units tell."""
+
+import json
+import shutil
+from pathlib import Path
+
+from rmqinspect.consumequeue.units import messages_in
+from rmqinspect.store.discover import open_store
+from tests.rescue.test_salvage import salvage, sound_records
+from tests.support.samples import sample
+
+TOPIC = "TopicA"
+
+
+def without_queues(folder: Path, lost: int, *, first: bool) -> tuple[Path, int]:
+    """Return a store without queue files that has lost so many bytes at the begin or at the end of its log.
+
+    Also the number of messages that the topic's queue 0 had.
+    """
+    store = shutil.copytree(sample("healthy-5.5.0"), folder / "store")
+    store.chmod(0o755)
+    shutil.rmtree(store / "consumequeue")
+    shutil.rmtree(store / "index")
+    places = sorted(sound_records(open_store([str(store)])))
+    start = 0 if first else places[-1] - lost
+    for path in sorted((store / "commitlog").iterdir()):
+        raw, base = bytearray(path.read_bytes()), int(path.name)
+        for at in range(max(start, base), min(start + lost if first else 1 << 62, base + len(raw))):
+            raw[at - base] = 0
+        path.write_bytes(raw)
+    whole = [file for file in open_store([str(sample("healthy-5.5.0"))]).queue_files if file.topic == TOPIC]
+    return store, sum(len(units) for file in whole if not file.queue_id for _, units in messages_in(file))
+
+
+def offsets(root: Path) -> list[int]:
+    files = [file for file in open_store([str(root)]).queue_files if (file.topic, file.queue_id) == (TOPIC, 0)]
+    return [int(one) for file in files for places, _ in messages_in(file) for one in places]
+
+
+def test_a_queue_reaches_to_the_offset_of_its_groups(tmp_path: Path) -> None:
+    store, count = without_queues(tmp_path, 20_000, first=False)
+    (store / "config").mkdir(exist_ok=True)
+    place = store / "config/consumerOffset.json"
+    for offset, reaches in ((count, True), (1 << 40, False)):
+        place.write_text(json.dumps({"offsetTable": {f"{TOPIC}@g": {"0": offset}}}))
+        made, _ = salvage(tmp_path / f"new{reaches}", store)
+        assert made.holds
+        assert (offsets(tmp_path / f"new{reaches}") == list(range(count))) is reaches
+
+
+def test_a_queue_of_a_log_that_begins_at_0_begins_at_0(tmp_path: Path) -> None:
+    store, count = without_queues(tmp_path, 20_000, first=True)
+    made, _ = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert offsets(tmp_path / "new") == list(range(count))
