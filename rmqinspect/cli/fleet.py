@@ -157,17 +157,14 @@ _TO_THE_RIGHT = ("size_bytes", "gone")
 
 
 def print_screen(
-    verb: str,
-    options: FleetOptions,
-    given: Sequence[Given],
-    answers: Sequence[Answer],
-    *,
-    colour: bool,
-    err: bool = False,
+    answers: Sequence[Answer], screen_of: Callable[[int], str], *, colour: bool, err: bool = False
 ) -> None:
-    """Print a line for each store, the worst first; what they are together; and the command for one of them."""
+    """Print a line for each store, the worst first; what they are together; and the command for one of them.
+
+    `screen_of` returns the command for the screen of an answer, by its number.
+    """
     order = sorted(range(len(answers)), key=lambda number: _worst_first(answers[number]))
-    head, *lines = table_lines([answers[number] for number in order], with_verdict=verb == "verify")
+    head, *lines = table_lines([answers[number] for number in order])
     click.echo(click.style(head, bold=True) if colour else head, err=err, color=colour)
     for number, line in zip(order, lines, strict=True):
         shade = _COLOURS.get(answers[number].status, "red")
@@ -176,11 +173,18 @@ def print_screen(
     for line in _SCREEN.rows("together", _together([answer.row for answer in answers])):
         click.echo(line, err=err)
     shown_first = next((number for number in order if answers[number].row.error is None), order[0])
-    command = fill_command(f"rmqinspect {verb} {{store}}", stores=given[shown_first].words)
-    if options.config is not None:
-        command += f" --config {quote_path(shown(options.config))}"
-    for line in _SCREEN.command("one of them", command):
+    for line in _SCREEN.command("one of them", screen_of(shown_first)):
         click.echo(line, err=err)
+
+
+def command_about(verb: str, options: FleetOptions, given: Sequence[Given]) -> Callable[[int], str]:
+    """Return what gives the command about one of the stores, by its number, with the same broker.conf."""
+
+    def command(number: int) -> str:
+        line = fill_command(f"rmqinspect {verb} {{store}}", stores=given[number].words)
+        return line if options.config is None else f"{line} --config {quote_path(shown(options.config))}"
+
+    return command
 
 
 def _worst_first(answer: Answer) -> tuple[int, ...]:
@@ -194,12 +198,17 @@ def _worst_first(answer: Answer) -> tuple[int, ...]:
     return tuple(-number for number in (status, *badness(answer.row)))
 
 
-def table_lines(answers: Sequence[Answer], *, with_verdict: bool) -> Iterator[str]:
-    """Yield the head and a line for each answer; on a terminal cut to its width."""
-    names = [name for name in _HEADS if with_verdict or name != "verdict"]
-    rows = [[_HEADS[name] for name in names], *([_cell(answer.row, name) for name in names] for answer in answers)]
+def table_lines(answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield the head and a line for each answer; on a terminal cut to its width.
+
+    Verdicts of `verify`, and how a store stopped, have a column where one is known.
+    """
+    rows = [answer.row for answer in answers]
+    unknown = {name for name in ("verdict", "stopped") if not any(getattr(row, name) for row in rows)}
+    names = [name for name in _HEADS if name not in unknown]
+    cells = [[_HEADS[name] for name in names], *([_cell(row, name) for name in names] for row in rows)]
     sides = "".join(">" if name in _TO_THE_RIGHT else "<" for name in names)
-    for line in columns(rows, sides):
+    for line in columns(cells, sides):
         yield clip(line, line_width()) if sys.stdout.isatty() else line
 
 

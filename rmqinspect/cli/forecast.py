@@ -181,6 +181,7 @@ def _tell_several(arguments: ForecastArguments, given: "list[Given]") -> ExitSta
     import rmqinspect.show.overview  # noqa: F401  once, before processes are forked
     from rmqinspect.cli.fleet import (
         ask_each,
+        command_about,
         evidence_of,
         print_documents,
         print_screen,
@@ -197,7 +198,7 @@ def _tell_several(arguments: ForecastArguments, given: "list[Given]") -> ExitSta
                 print_documents(answers, format_)
             else:
                 colour = use_colour(arguments.color, arguments.output)
-                print_screen("forecast", arguments, given, answers, colour=colour)
+                print_screen(answers, command_about("forecast", arguments, given), colour=colour)
     return status_of_all(answers)
 
 

@@ -109,7 +109,7 @@ def _tell_several(arguments: InfoArguments, given: "list[Given]") -> int:
     import rmqinspect.rocksdb.unpack
     import rmqinspect.show.overview
     import rmqinspect.verify.next_start  # noqa: F401  once, before processes are forked
-    from rmqinspect.cli.fleet import ask_each, evidence_of, print_documents, print_screen, status_of_all
+    from rmqinspect.cli.fleet import ask_each, command_about, evidence_of, print_documents, print_screen, status_of_all
 
     refuse_early(arguments.output, evidence := evidence_of(given))
     answers = ask_each(arguments, given, _ask)
@@ -117,7 +117,8 @@ def _tell_several(arguments: InfoArguments, given: "list[Given]") -> int:
         if (format_ := document_format(arguments)) != "table":
             print_documents(answers, format_)
         else:
-            print_screen("info", arguments, given, answers, colour=use_colour(arguments.color, arguments.output))
+            colour = use_colour(arguments.color, arguments.output)
+            print_screen(answers, command_about("info", arguments, given), colour=colour)
     return status_of_all(answers)
 
 

@@ -164,6 +164,36 @@ def test_a_report_of_several_stores_has_each_of_theirs(run: Run, tmp_path: Path,
     assert status == ExitStatus.UNREADABLE
 
 
+def test_a_report_of_several_stores_is_printed_again(run: Run, tmp_path: Path, broken: list[str]) -> None:
+    file = tmp_path / "fleet.json"
+    words = [f"a={STORES[0]}", f"b={STORES[1]}", broken[0], "--level", "quick"]
+    status, before, _ = run("verify", *words, "--report", file)
+    again = run("verify", "--from", file)
+    assert (again[0], again[2]) == (status, "")
+    assert again[1].splitlines()[-1].endswith(f"rmqinspect verify --from {file} a")
+    assert [line.split()[0] for line in lines(again[1])] == [line.split()[0] for line in lines(before)]
+    for name, path in (("a", STORES[0]), ("b", STORES[1])):
+        status, screen, _ = run("verify", "--from", file, name)
+        assert (status, _steady(screen)) == (0, _steady(run("verify", path, "--level", "quick")[1]))
+    status, out, err = run("verify", "--from", file, "empty")
+    assert (status, out) == (ExitStatus.UNREADABLE, "")
+    assert err == f"empty: not read: {broken[0]}: an empty directory, not a store\n"
+    assert run("verify", "--from", file, "-f", "csv")[1].startswith("store,code,")
+    assert "no store 'c' in it; there are: a, b, empty" in run("verify", "--from", file, "c")[2]
+
+
+def _steady(screen: str) -> list[str]:
+    """Return the lines of a screen but that which names the report."""
+    return [line for line in screen.splitlines() if not line.startswith("report")]
+
+
+def test_names_are_of_reports_of_several_stores(run: Run, tmp_path: Path) -> None:
+    run("verify", STORES[0], "--level", "quick", "--report", tmp_path / "one.json")
+    status, out, err = run("verify", "--from", tmp_path / "one.json", STORES[0])
+    assert (status, out) == (ExitStatus.USAGE, "")
+    assert "--from prints a report and reads no store: [NAME=]STORE... cannot be combined with it." in err
+
+
 # --- what is given --------------------------------------------------------------------------------
 
 
