@@ -23,7 +23,7 @@ from rmqinspect.commands import fill_command, quote_path
 from rmqinspect.fleet.given import Given
 from rmqinspect.fleet.run import Failed, Finished, Read, side_by_side
 from rmqinspect.fleet.summary import StoreRow, badness, costs
-from rmqinspect.system.uri import local_path, shown
+from rmqinspect.system.uri import is_remote, local_path, shown
 from rmqinspect.text import clip, count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
@@ -75,10 +75,11 @@ def ask_each(options: Options, given: Sequence[Given], ask: Callable[[Options, G
     """Return the answer of each store, in the order given; Ctrl-C leaves those that are there."""
     alone = replace(options, jobs=1, progress=False, quiet=options.quiet or not options.verbose)
     answers: dict[int, Answer] = {}
+    fork = not any(is_remote(path) for one in given for path in one.paths)
     with interrupted_once(), Progress(0, options.progress, quiet=options.quiet) as progress:
         progress.note = _done(0, given)
         try:
-            with closing(side_by_side(partial(_ask, ask, alone), given, count_jobs(options))) as events:
+            with closing(side_by_side(partial(_ask, ask, alone), given, count_jobs(options), fork=fork)) as events:
                 for event in events:
                     if isinstance(event, Read):
                         progress(event.size)

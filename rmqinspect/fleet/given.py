@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rmqinspect.errors import BadOption, RmqinspectError
+from rmqinspect.schemas import ROOT_FOLDERS
 from rmqinspect.store.directory import find_place
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Store
@@ -89,12 +90,18 @@ def _is_one(paths: Sequence[str], *, alone: bool) -> bool:
     roots, loose = 0, 0
     for path in paths:
         try:
-            is_root = uri.is_remote(path) or find_place(path)[1] == ()
+            is_root = not _names_a_part(path) if uri.is_remote(path) else find_place(path)[1] == ()
         except RmqinspectError:
             is_root = True
         roots, loose = roots + is_root, loose + (not is_root)
     # Several roots and loose files: whoever opens them says that this cannot be told apart.
     return loose > 0 and (alone or roots <= 1)
+
+
+def _names_a_part(path: str) -> bool:
+    """Return whether a URI leads to a part of a store, by the names of its last two components."""
+    names = uri.basename(path), uri.basename(uri.dirname(path))
+    return names[0].isdecimal() or any(name in (*ROOT_FOLDERS, "index", "config") for name in names)
 
 
 def _tell_apart(given: Sequence[Given], taken: Collection[str]) -> list[Given]:

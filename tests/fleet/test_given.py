@@ -29,6 +29,8 @@ def test_loose_files_and_folders_join_the_only_root() -> None:
     assert stores_of(words) == [Given(tuple(words))]
     loose = [f"{STORE}/commitlog", f"{STORE}/config"]
     assert stores_of(loose) == [Given(tuple(loose))]
+    remote = ["s3://b/store/commitlog", "s3://b/store/config/topics.json", "s3://b/x/commitlog/00000000000000000000"]
+    assert stores_of(remote) == [Given(tuple(remote))]
     named, together = stores_of([f"a={STORE}", *loose])
     assert (named.name, together.paths) == ("a", tuple(loose))
 
