@@ -24,7 +24,7 @@ from rmqinspect.fleet.given import Given
 from rmqinspect.fleet.run import Failed, Finished, Read, side_by_side
 from rmqinspect.fleet.summary import StoreRow, badness, costs
 from rmqinspect.system.uri import is_remote, local_path, shown
-from rmqinspect.text import clip, count, describe_size, escape, group_digits
+from rmqinspect.text import cell_width, clip, count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.verify.findings import FindingRow
@@ -155,6 +155,8 @@ _HEADS = {
     "do_first": "do first",
 }
 _TO_THE_RIGHT = ("size_bytes", "gone")
+_GIVE_WAY = ("writer", "size_bytes", "stopped")  # in this order, on a narrow terminal
+_OF_ADVICE = 40  # cells that they leave to what to do first
 
 
 def print_screen(
@@ -200,17 +202,26 @@ def _worst_first(answer: Answer) -> tuple[int, ...]:
 
 
 def table_lines(answers: Sequence[Answer]) -> Iterator[str]:
-    """Yield the head and a line for each answer; on a terminal cut to its width.
+    """Yield the head and a line for each answer.
 
-    Verdicts of `verify`, and how a store stopped, have a column where one is known.
+    Verdicts of `verify`, and how a store stopped, have a column where one is known. On a terminal some columns make
+    room for what to do first, and a line is cut to its width.
     """
     rows = [answer.row for answer in answers]
     unknown = {name for name in ("verdict", "stopped") if not any(getattr(row, name) for row in rows)}
-    names = [name for name in _HEADS if name not in unknown]
-    cells = [[_HEADS[name] for name in names], *([_cell(row, name) for name in names] for row in rows)]
-    sides = "".join(">" if name in _TO_THE_RIGHT else "<" for name in names)
-    for line in columns(cells, sides):
-        yield clip(line, line_width()) if sys.stdout.isatty() else line
+    cells = {name: [_HEADS[name], *(_cell(row, name) for row in rows)] for name in _HEADS if name not in unknown}
+    room = line_width() if sys.stdout.isatty() else None
+    for name in _GIVE_WAY:
+        if room is not None and sum(map(_widest, cells, cells.values())) + 2 * (len(cells) - 1) > room:
+            cells.pop(name, None)
+    sides = "".join(">" if name in _TO_THE_RIGHT else "<" for name in cells)
+    for line in columns(list(zip(*cells.values(), strict=True)), sides):
+        yield line if room is None else clip(line, room)
+
+
+def _widest(name: str, column: Sequence[str]) -> int:
+    """Return the cells that a column asks for."""
+    return min(max(map(cell_width, column)), _OF_ADVICE if name == "do_first" else sys.maxsize)
 
 
 def _cell(row: StoreRow, name: str) -> str:

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from rmqinspect.cli import ExitStatus, worst_status
+from rmqinspect.cli.fleet import Answer, table_lines
 from rmqinspect.document import typed
+from rmqinspect.fleet.summary import StoreRow
 from rmqinspect.verify.report import Report
 from tests.support import oracle
 from tests.support.command import Run, runner
@@ -74,6 +76,38 @@ def test_a_named_store_is_named_in_the_next_command_with_its_broker_conf(run: Ru
     conf = str(tmp_path / "broker.conf")
     _, out, _ = run("info", f"a={STORES[0]}", f"a2={STORES[0]}", "--config", conf)
     assert out.splitlines()[-1].endswith(f"rmqinspect info a={STORES[0]} --config {conf}")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("columns", "head"),
+    [
+        ("115", "store  size  writer  stopped  next start  lost  do first"),
+        ("96", "store  size  stopped  next start  lost  do first"),
+        ("86", "store  stopped  next start  lost  do first"),
+        ("40", "store  next start  lost"),
+    ],
+)
+def test_columns_make_room_for_what_to_do_first(monkeypatch: pytest.MonkeyPatch, columns: str, head: str) -> None:
+    row = StoreRow(
+        store="broker-07",
+        size_bytes=123_400_000_000,
+        writer="5.2.0 to 5.3.3",
+        stopped="unclean",
+        next_start="STARTS, LOSES DATA",
+        messages_lost=145,
+        do_first="start it another way: forecast --script",
+    )
+    monkeypatch.setattr(sys, "stdout", _Terminal())
+    monkeypatch.setenv("COLUMNS", columns)
+    first, line = table_lines([Answer(row, ExitStatus.DAMAGE)])
+    assert re.sub(" {2,}", "  ", first).startswith(head)
+    assert line.startswith("broker-07")
+    assert len(line) <= int(columns)
 
 
 def test_quiet_forecasts_and_checks_have_a_status_only(run: Run, broken: list[str]) -> None:
