@@ -20,6 +20,7 @@ from rmqinspect.cli.options import FleetOptions, count_jobs
 from rmqinspect.cli.session import document_of, json_line
 from rmqinspect.cli.terminal import Progress, Screen, columns, interrupt_no_more, interrupted_once, line_width
 from rmqinspect.commands import fill_command, quote_path
+from rmqinspect.errors import BadOption
 from rmqinspect.fleet.given import Given
 from rmqinspect.fleet.run import Failed, Finished, Read, side_by_side
 from rmqinspect.fleet.summary import StoreRow, badness, costs
@@ -97,8 +98,14 @@ def ask_each(options: Options, given: Sequence[Given], ask: Callable[[Options, G
 
 
 def _ask(ask: Callable[[Options, Given], Answer], options: Options, given: Given) -> Answer:
-    """Answer for a store, in a process of its own."""
-    return ask(replace(options, paths=given.paths), given)
+    """Answer for a store, in a process of its own.
+
+    :raises BadOption: the options are of no use.
+    """
+    try:
+        return ask(replace(options, paths=given.paths), given)
+    except click.ClickException as error:
+        raise BadOption(error.format_message()) from error
 
 
 def _done(number: int, given: Sequence[Given]) -> str:

@@ -123,6 +123,21 @@ def test_more_remarks_come_with_the_name_of_their_store(run: Run) -> None:
     assert run("info", f"a={STORES[0]}", f"b={STORES[1]}")[2] == ""
 
 
+def test_names_of_stores_harm_no_terminal(run: Run, tmp_path: Path) -> None:
+    odd = tmp_path / "a\x1b[31m\nb"
+    odd.mkdir()
+    _, out, err = run("forecast", odd, tmp_path / "c", f"d={STORES[1]}")
+    assert "\x1b" not in out + err
+    assert [line.split("  ")[0] for line in lines(out)] == [r"a\x1b[31m\nb", "c", "d"]
+    assert run("verify", odd, tmp_path / "c")[1].splitlines()[-1].endswith(r"\x1b[31m\x0ab'")
+
+
+def test_what_no_store_can_be_asked_is_refused_before_any_is_read(run: Run) -> None:
+    status, out, err = run("verify", *FEW, "--check", "CL-FIRST", "--skip", "CL-FIRST")
+    assert (status, out) == (ExitStatus.USAGE, "")
+    assert "--check and --skip leave no check to run." in err
+
+
 # --- documents ------------------------------------------------------------------------------------
 
 
