@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -225,6 +226,8 @@ def _take_tasks(function: Callable[[Any], Any], tasks: Sequence[Any], pipe: Conn
             except RmqinspectError as error:
                 outgoing.send(Failed(number, type(error), str(error)))
             except Exception as error:  # noqa: BLE001  a line of its own, never the end of the run
+                if os.environ.get("RMQINSPECT_DEBUG"):
+                    traceback.print_exc()
                 outgoing.send(Failed(number, None, f"this is a bug: {type(error).__name__}: {error}"))
     outgoing.is_open = False
 

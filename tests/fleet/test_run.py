@@ -94,6 +94,13 @@ def test_what_a_task_says_is_told_with_its_number(capsys: pytest.CaptureFixture[
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_bug_has_its_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQINSPECT_DEBUG", "1")
+    told = [event.line for event in side_by_side(_fails, ["bug"], 1) if isinstance(event, Told)]
+    assert told[0] == "Traceback (most recent call last):"
+    assert told[-1].startswith("ZeroDivisionError")
+
+
 def _reads(path: str) -> int:
     file = open_store([path]).segments[0]
     with open_file(file) as reader:
