@@ -48,7 +48,8 @@ def lines(screen: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_line_for_each_store_and_one_for_each_that_fails(run: Run, verb: str, broken: list[str]) -> None:
-    status, out, err = run(verb, *STORES, *broken, "-j", "3")
+    level = ("--level", "quick") if verb == "verify" else ()
+    status, out, err = run(verb, *STORES, *broken, "-j", "3", *level)
     assert status == (ExitStatus.UNREADABLE if verb == "info" else ExitStatus.DAMAGE)
     names = [line.split("  ")[0] for line in lines(out)]
     assert sorted(names) == sorted([*(f"{name}/store" for name in NAMES), "empty", "text", "missing"])
@@ -111,7 +112,7 @@ def test_columns_make_room_for_what_to_do_first(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_quiet_forecasts_and_checks_have_a_status_only(run: Run, broken: list[str]) -> None:
-    assert run("forecast", *STORES, "-q") == (ExitStatus.DAMAGE, "", "")
+    assert run("forecast", *FEW, "-q") == (ExitStatus.DAMAGE, "", "")
     healthy = [str(sample(name)) for name in ("healthy-4.9.7", "healthy-5.5.0")]
     assert run("verify", *healthy, "-q", "--level", "quick") == (ExitStatus.DONE, "", "")
     assert run("verify", *healthy, broken[2], "-q", "--level", "quick") == (ExitStatus.UNREADABLE, "", "")
@@ -181,14 +182,11 @@ def test_no_document_is_written_into_any_of_the_stores(run: Run, tmp_path: Path)
 
 
 def test_findings_of_several_stores_are_one_table(run: Run, broken: list[str]) -> None:
-    status, out, err = run("verify", *STORES, broken[0], "-f", "csv")
+    status, out, err = run("verify", *FEW, broken[0], "-f", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert status == ExitStatus.DAMAGE
     assert next(iter(rows[0])) == "store"
-    assert {row["store"] for row in rows if row["severity"] == "error"} == {
-        "flipped-bit-5.3.3/store",
-        "zeroed-page-4.7.1/store",
-    }
+    assert {row["store"] for row in rows if row["severity"] == "error"} == {"flipped-bit-5.3.3/store"}
     assert "DAMAGED" in err  # the screen, as the verdict of one store
     alone = list(csv.DictReader(io.StringIO(run("verify", STORES[0], "-f", "csv")[1])))
     assert [{name: row[name] for name in alone[0]} for row in rows if row["store"] == f"{NAMES[0]}/store"] == alone
