@@ -24,13 +24,14 @@ COMMANDS = {
     "verify deep": "rmqinspect verify {store} --level deep -q -j {jobs}",
     "derived": "benchmarks.derived {store} {out} {jobs}",
     "rebuild": "rmqinspect rebuild {store} --link -q -j {jobs} -o {out}",
+    "salvage": "rmqinspect salvage {store} --link -q -j {jobs} -o {out}",
     "decode": "rmqinspect decode {log} -f arrow -q -j {jobs}",
     "export": "rmqinspect export {store} --engine local -q -j {jobs} -o {out}",
     "spark": "rmqinspect export {store} --engine spark --master local[{jobs}] -q -o {out}",
     "source count": "benchmarks.spark_source count {store} local[{jobs}]",
     "source parquet": "benchmarks.spark_source parquet {store} local[{jobs}] {out}",
 }
-_OF_WHOLE = ("verify deep", "derived", "rebuild")
+_OF_WHOLE = ("verify deep", "derived", "rebuild", "salvage")
 _OF_SPARK = ("spark", "source count", "source parquet")
 _OF_NO_STORE = {HELP: "rmqinspect --help", SAMPLE: f"rmqinspect verify {ROOT / 'samples' / 'healthy-5.5.0'}"}
 _JOBS = (1, 2)

@@ -17,6 +17,10 @@ PRE_BLANK_SIZE = 0x7FFFFFFF
 
 PRE_BLANK = {"physical_offset": 0, "size": PRE_BLANK_SIZE, "tags_code": 0}
 
+NOWHERE_SIZE = 2
+"""Bytes that a unit of a salvaged queue leads to whose messages are all lost: the last byte of a segment, and the first
+of the next one. No broker reads over that border, and goes on with the following unit."""
+
 BatchUnit = Struct(
     "physical_offset" / Int64sb,   # 0   -1 ends a full file of the compaction queue
     "size" / Int32sb,              # 8

@@ -73,6 +73,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | idea | home |
 |---|---|
 | who opens evidence | `store/reader.py` |
+| where nothing is ever written | `store/outside.py` |
 | which file of a path is what | `store/discover.py`, `store/file_type.py` |
 | the walk from record to record, and behind damage | `commitlog/scan.py`, `commitlog/find_record.py` |
 | the record at an offset: head, fields, bytes | `commitlog/record_reader.py` |
@@ -92,7 +93,9 @@ window, which find each field at a place computed from it. Tests read the same b
 | queues, index and checkpoint written from a log | `rescue/rebuild.py` |
 | the log of several sources as one; what is sound of it | `rescue/sources.py`, `rescue/log_plan.py` |
 | what repairs a record, and what proves it | `rescue/repair.py` |
+| what a unit, index entries and times say against a record that proves itself | `rescue/contradicted.py` |
 | what stands in a gap of a salvaged log | `rescue/bridge.py` |
+| which entries of a DLedger log belong together, and how many are lost | `rescue/ledger_chain.py` |
 | what a command does with its stores, and its exit status | `cli/session.py`, `cli/__init__.py` |
 | many stores side by side; a row for each | `fleet/run.py`, `fleet/summary.py`; the screen: `cli/fleet.py` |
 | columns, labels, folded lines of a screen | `cli/terminal.py`, `text.py`; times: `times.py` |

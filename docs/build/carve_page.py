@@ -84,9 +84,10 @@ rmqinspect salvage --carve disk.img -o NEW --prefer 10.0.0.5:10911
 There, folders are stores, and what is no folder is an image. The log that was put together is one more source: what is
 missing in it is bridged, queues and index are made anew, and the result is verified. Images with logs of several
 brokers need `--prefer NAME`, and only that log is taken; earlier lives of it stay out; where the clock decided nothing,
-both records are sources, and `salvage` refuses unless one is preferred. All of it is said in the receipt. The size of a
-segment is what blank records at the ends of segments say, else that of the broker.conf given with `--config` or of the
-store beside it; a log without any gets the default of 1 GiB. Records that are `doubtful`, or cut, are not taken.
+both records are sources, and `salvage` refuses unless one is preferred. All of it is said in the receipt, and so are
+images of no use. The size of a segment is what blank records at the ends of segments say, else that of the broker.conf
+given with `--config` or of the store beside it; a log without any gets the default of 1 GiB. Records that are
+`doubtful`, or cut, are not taken.
 
 ## Limits
 

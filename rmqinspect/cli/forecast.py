@@ -3,6 +3,8 @@
 `forecast --explain`: every decision of a walk, what it was decided from, and where the rule was read.
 """
 
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,11 +28,13 @@ from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.commands import SALVAGE, fill_command, quote_path
+from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import (
     Decision,
     Forecast,
     InReplica,
     Outcome,
+    SalvagePrice,
     Verdict,
     span_of,
 )
@@ -78,6 +82,11 @@ class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
         metavar="OTHER",
         help="Tell how many of the lost messages another store has, such as that of a slave.",
     )
+    salvage: bool = option(
+        "--salvage",
+        is_flag=True,
+        help="Price a salvage, too: what a new store would have, and what it would not. Reads all, as verify does.",
+    )
     as_copied: bool = option(
         "--as-copied",
         is_flag=True,
@@ -91,6 +100,8 @@ class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
             raise click.UsageError("--all-versions walks every release: --broker-version cannot be combined with it.")
         if self.replica and (self.script or self.all_versions):
             raise click.UsageError("--replica is about one start: --script and --all-versions cannot be combined.")
+        if self.salvage and (self.script or self.all_versions):
+            raise click.UsageError("--salvage is about one start: --script and --all-versions cannot be combined.")
         if self.script and (self.all_versions or self.explain or self.format):
             raise click.UsageError("--script prints a script: --all-versions, --explain and -f cannot be combined.")
 
@@ -112,6 +123,7 @@ def command(arguments: ForecastArguments) -> int:
       rmqinspect forecast STORE --broker-version 5.3.3 --config broker.conf
       rmqinspect forecast STORE --all-versions
       rmqinspect forecast STORE --explain
+      rmqinspect forecast STORE --salvage
       rmqinspect forecast STORE --script -o start.sh
       rmqinspect forecast STORE -q && systemctl start rocketmq
       rmqinspect forecast /mnt/*/store --stores-from more.txt
@@ -123,6 +135,8 @@ def command(arguments: ForecastArguments) -> int:
     refuse_early(arguments.output, store.paths)
     found = _told(store, arguments)
     found.replica = _compared(found, store, arguments)
+    if arguments.salvage:
+        found.salvage = _salvaged(arguments)
     if arguments.script:
         from rmqinspect.cli.forecast_script import script
         from rmqinspect.output import open_destination
@@ -164,6 +178,39 @@ def _compared(forecast: "Forecast", store: "Store", arguments: ForecastArguments
             progress.complain(f"not read: {message}")
     forecast.unread += found.unread
     return found
+
+
+def _salvaged(arguments: ForecastArguments) -> SalvagePrice:
+    """Return what a salvage would give: the plan that it makes, of which nothing is written."""
+    from rmqinspect.rescue.given import open_sources
+    from rmqinspect.rescue.new_store import NewStore
+    from rmqinspect.rescue.salvage import SalvageJob, SalvageRequest
+
+    target = os.path.join(tempfile.gettempdir(), f"rmqinspect-{os.getpid()}")  # any name will do: it is not made
+    request = SalvageRequest(
+        target,
+        arguments.broker_version,
+        dry_run=True,
+        config=arguments.config,
+        max_config=arguments.max_config,
+        jobs=count_jobs(arguments),
+    )
+    try:
+        given = open_sources([(path, path) for path in arguments.paths], arguments.opening)
+        log = sum(segment.size for _, store in given for segment in store.segments)
+        new = NewStore(target, [path for _, store in given for path in store.paths], dry_run=True)
+        with Progress(log, arguments.progress, quiet=arguments.quiet) as progress:
+            receipt = SalvageJob(given, request, new, progress, progress.remark).salvage().receipt
+    except (Refused, NotAStore, Unreadable) as error:
+        return SalvagePrice("", 0, 0, 0, 0, 0, str(error))
+    return SalvagePrice(
+        receipt.broker_version,
+        sum(len(one.lost) for one in receipt.lost_offsets),
+        len(receipt.aside),
+        sum(one.end - one.start for one in receipt.aside),
+        len(receipt.repaired),
+        sum(not one.exact for one in receipt.repaired),
+    )
 
 
 def _status(forecast: "Forecast") -> ExitStatus:

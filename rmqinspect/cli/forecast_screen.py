@@ -28,6 +28,7 @@ from rmqinspect.forecast.outcome import (
     Losses,
     Outcome,
     QueueOutcome,
+    SalvagePrice,
     Verdict,
     already_lost,
     group_words,
@@ -41,7 +42,7 @@ from rmqinspect.forecast.outcome import (
     verdict_line,
 )
 from rmqinspect.store.model import Store
-from rmqinspect.text import cell_width, clip, count, describe_offset, escape, group_digits
+from rmqinspect.text import cell_width, clip, count, describe_offset, describe_size, escape, group_digits
 from rmqinspect.times import time_words
 
 SCREEN = Screen(indent=11, cut=True)
@@ -95,6 +96,8 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
             yield from _queue_table(outcome.queues)
         yield from SCREEN.several("note", outcome.notes)
     yield from _way_lines(forecast)
+    if forecast.salvage is not None:
+        yield from SCREEN.rows("salvaged", _salvage_words(forecast.salvage))
 
 
 def alike(forecast: Forecast) -> list[list[Outcome]]:
@@ -386,6 +389,22 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
         named.append(f"{group_digits(len(others) - _WAYS)} more")
     label = "not better:" if better else "no way is better:"
     yield from Screen(indent=len(label) + 1, lead=2, cut=True).rows(label, ", ".join(named))
+
+
+def _salvage_words(price: SalvagePrice) -> str:
+    if price.refused is not None:
+        return f"no new store: {price.refused}"
+    lost = []
+    if price.aside:
+        lost.append(f"{count(price.aside, 'place')} left aside, {describe_size(price.aside_bytes)}")
+    if price.lost_offsets:
+        lost.append(f"{count(price.lost_offsets, 'queue offset')} lost")
+    inexact = f", {group_digits(price.inexact)} of them store times that are known roughly" if price.inexact else ""
+    repaired = f"; {count(price.repaired, 'field')} repaired with proof{inexact}" if price.repaired else ""
+    gone = ", ".join(lost) or "nothing is lost"
+    return (
+        f"a new store for RocketMQ {price.release}: {gone}{repaired}; it is made only if its start loses nothing more"
+    )
 
 
 def _price_words(way: Alternative) -> str:

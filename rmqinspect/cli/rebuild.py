@@ -3,7 +3,7 @@
 claim NEW -> judge the log -> bring, write -> verify and forecast of NEW -> screen -> NEW gets its name
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
 from rmqinspect.cli.options import (
     JobOptions,
     LookOptions,
@@ -32,30 +33,7 @@ if TYPE_CHECKING:
     from rmqinspect.rescue.receipt import Receipt
 
 _SCREEN = Screen(indent=12, phrases=True)
-LISTED = 6  # files and notes that are named; the others are counted
 _READS = 4  # times that the log is read, about: judged, copied, dispatched, verified
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewStoreOptions:
-    """A new store, and how the evidence comes into it."""
-
-    output: str = option(
-        "-o",
-        "--output",
-        required=True,
-        type=click.Path(),
-        metavar="NEW",
-        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
-    )
-    link: bool = option(
-        "--link",
-        is_flag=True,
-        help="Hard-link full segments instead of copying them, but for the last one, which a broker writes to.",
-    )
-    hash: str | None = option(
-        "--hash", type=click.Choice(("sha256",)), help="Add the digest of every file that is brought to the receipt."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +66,7 @@ def command(arguments: RebuildArguments) -> int:
       rmqinspect rebuild STORE -o NEW --only index --broker-version 4.9.7
       rmqinspect rebuild STORE -o NEW --link
     """
+    from rmqinspect.cli.verify_screen import Look
     from rmqinspect.rescue.job import RebuildJob, RebuildRequest
     from rmqinspect.rescue.new_store import NewStore, receipt_path
     from rmqinspect.rescue.receipt import as_json
@@ -116,7 +95,9 @@ def command(arguments: RebuildArguments) -> int:
         if result.holds:
             new.commit(as_json(result.receipt))
         if not arguments.quiet:
-            for line in (*_receipt_lines(result.receipt, arguments.output), *_proof_lines(result, started, arguments)):
+            look = Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0)
+            proven = proof_lines(result.proof, arguments.output, started, arguments.redact, look)
+            for line in (*_receipt_lines(result.receipt, arguments.output), *proven):
                 click.echo(line, color=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
@@ -164,27 +145,3 @@ def _receipt_lines(receipt: "Receipt", target: str) -> Iterator[str]:
     yield from _SCREEN.rows("left out", some([f"{one.file} ({one.why})" for one in receipt.left_out]))
     yield from _SCREEN.several("note", [*receipt.notes[:LISTED], *more(receipt.notes)])
     yield ""
-
-
-def some(texts: Sequence[str]) -> str:
-    """Return the first texts in a line, and how many more there are."""
-    return "; ".join([*texts[:LISTED], *more(texts)])
-
-
-def more(texts: Sequence[object]) -> Iterator[str]:
-    """Yield how many more than are listed the receipt has, if any."""
-    if len(texts) > LISTED:
-        yield f"{group_digits(len(texts) - LISTED)} more in the receipt"
-
-
-def _proof_lines(result: "Result", started: datetime, arguments: RebuildArguments) -> list[str]:
-    """Return the screen of `verify`, with that of the next start, of the new store."""
-    from rmqinspect.cli.verify_screen import Look, screen
-    from rmqinspect.verify.findings import redact_findings
-    from rmqinspect.verify.report import report_of
-
-    proof = result.proof
-    if arguments.redact is not None:
-        proof.findings.rows[:] = redact_findings(proof.findings.rows, arguments.redact)
-    report = report_of(proof, shown(arguments.output), started, [], None)
-    return screen(report, "", Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
 from rmqinspect.cli.options import (
     CarveOptions,
     JobOptions,
@@ -24,7 +25,6 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import option, release_option, takes
-from rmqinspect.cli.rebuild import LISTED, NewStoreOptions, more, some
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown
@@ -45,11 +45,22 @@ class SalvageArguments(
 ):
     """What `salvage` is asked for."""
 
+    output: str = option(
+        "-o",
+        "--output",
+        default="",
+        type=click.Path(),
+        metavar="NEW",
+        help="Folder of the new store; it must not exist. NEW.receipt.json and NEW.aside are written beside it. Needed"
+        " unless --dry-run is given.",
+    )
     prefer: str | None = option(
         "--prefer", metavar="NAME", help="The source that counts where two have different sound records at one offset."
     )
     no_repair: bool = option("--no-repair", is_flag=True, help="Repair nothing, also where it is proven.")
-    dry_run: bool = option("--dry-run", is_flag=True, help="Print the same screen, write nothing.")
+    dry_run: bool = option(
+        "--dry-run", is_flag=True, help="Print the same screen, write nothing; NEW need not be given."
+    )
     broker_version: str | None = release_option()
 
 
@@ -71,32 +82,36 @@ def command(arguments: SalvageArguments) -> int:
     \b
     Examples:
       rmqinspect salvage STORE -o NEW
-      rmqinspect salvage STORE -o NEW --dry-run
+      rmqinspect salvage STORE --dry-run
       rmqinspect salvage master=STORE slave=OTHER -o NEW --prefer master
       rmqinspect salvage STORE 00000000001073741824.bak -o NEW --dry-run
       rmqinspect salvage STORE -o NEW --link --broker-version 4.9.7
       rmqinspect salvage STORE disk.img --carve -o NEW
     """
+    from rmqinspect.cli.verify_screen import Look
+    from rmqinspect.rescue.given import open_sources
     from rmqinspect.rescue.new_store import NewStore, aside_path, receipt_path
+    from rmqinspect.rescue.receipt import as_json
     from rmqinspect.rescue.salvage import SalvageJob, SalvageRequest
-    from rmqinspect.rescue.salvage_receipt import as_json
-    from rmqinspect.rescue.sources import open_sources
     from rmqinspect.system.filesystem import isdir
     from rmqinspect.tables.splits import name_store
 
+    if not arguments.output and not arguments.dry_run:
+        raise click.UsageError("Missing option '-o' / '--output'; only --dry-run goes without.")
+    target = arguments.output.rstrip("/") or "NEW"
     started = datetime.now(UTC)
     named = [name_store(path) for path in arguments.paths]
     images = [path for _, path in named if arguments.carve and not isdir(path)]
     named = [(name, path) for name, path in named if path not in images]
-    given = open_sources(named, arguments.opening) if named else []
     notes: list[str] = []
+    given = open_sources(named, arguments.opening, notes.append) if named else []
     given += _carved(images, arguments, given, notes)
     names = list(dict.fromkeys(name for name, _ in given))
     if arguments.prefer is not None and arguments.prefer not in names:
         known = ", ".join(map(escape, names))
         raise click.UsageError(f"--prefer {escape(arguments.prefer)}: no source has that name; there are: {known}.")
     request = SalvageRequest(
-        arguments.output,
+        target,
         arguments.broker_version,
         arguments.prefer,
         not arguments.no_repair,
@@ -109,8 +124,8 @@ def command(arguments: SalvageArguments) -> int:
         tuple(notes),
     )
     with ExitStack() as made:
-        evidence = [path for _, store in given for path in store.paths]
-        new = made.enter_context(NewStore(arguments.output, evidence, dry_run=arguments.dry_run))
+        evidence = [*images, *(path for _, path in named)]
+        new = made.enter_context(NewStore(arguments.output or None, evidence, dry_run=arguments.dry_run))
         log = sum(segment.size for _, store in given for segment in store.segments)
         with Progress(log * _READS, arguments.progress, quiet=arguments.quiet) as progress:
             result = SalvageJob(given, request, new, progress, progress.remark).salvage()
@@ -120,12 +135,13 @@ def command(arguments: SalvageArguments) -> int:
         if result.holds and not arguments.dry_run:
             new.commit(as_json(result.receipt))
         if not arguments.quiet:
-            for line in (*_receipt_lines(result.receipt, arguments.output), *_proof_lines(result, started, arguments)):
+            look = Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0)
+            proven = proof_lines(result.proof, target, started, arguments.redact, look)
+            for line in (*_receipt_lines(result.receipt, target), *proven):
                 click.echo(line, color=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
     if not arguments.quiet and not arguments.dry_run:
-        target = arguments.output.rstrip("/")
         beside = [aside_path(target)] if result.receipt.aside else []
         places = (target, receipt_path(target), *beside)
         click.echo(f"made: {', '.join(map(shown, places))}", err=True)
@@ -138,23 +154,33 @@ def _carved(
     """Return what the images hold as sources; what is left out of them, or ambiguous, is added to the notes."""
     if not images:
         return []
-    from rmqinspect.rescue.carved_source import carve_sources
+    from rmqinspect.errors import NotAStore
+    from rmqinspect.rescue.carved_source import carve_sources, readable_images
     from rmqinspect.store.discover import read_settings, setting_size
 
+    images = readable_images(images, notes.append, alone=not given)
+    if not images:
+        return []
     settings = read_settings(arguments.config) if arguments.config else None
     size = setting_size(settings or {}, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
     size = size or next((store.segment_size for _, store in given if store.segment_size), None)
     with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:
-        return carve_sources(
-            images,
-            size,
-            arguments.prefer,
-            settings=settings,
-            name_hosts=arguments.redact is None or "hosts" not in arguments.redact.words,
-            note=notes.append,
-            on_unreadable=notes.append,
-            progress=progress,
-        )
+        try:
+            return carve_sources(
+                images,
+                size,
+                arguments.prefer,
+                settings=settings,
+                name_hosts=arguments.redact is None or "hosts" not in arguments.redact.words,
+                note=notes.append,
+                on_unreadable=notes.append,
+                progress=progress,
+            )
+        except NotAStore as error:
+            if not given:
+                raise
+            notes.append(f"not used: {error}")
+            return []
 
 
 def _redacted(receipt: "SalvageReceipt") -> "SalvageReceipt":
@@ -226,18 +252,3 @@ def _offsets(offsets: list[int]) -> str:
             runs.append([offset, offset])
     shown_runs = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs]
     return ", ".join([*shown_runs[:LISTED], *more(shown_runs)]) or "offsets without a record"
-
-
-def _proof_lines(result: "Salvaged", started: datetime, arguments: SalvageArguments) -> list[str]:
-    """Return the screen of `verify`, with that of the next start, of the new store."""
-    from rmqinspect.cli.verify_screen import Look, screen
-    from rmqinspect.verify.findings import redact_findings
-    from rmqinspect.verify.report import report_of
-
-    proof = result.proof
-    if proof is None:
-        return []
-    if arguments.redact is not None:
-        proof.findings.rows[:] = redact_findings(proof.findings.rows, arguments.redact)
-    report = report_of(proof, shown(arguments.output), started, [], None)
-    return screen(report, "", Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0))

@@ -217,7 +217,7 @@ def refuse_early(path: str | None, evidence: Sequence[str]) -> None:
 
     :raises Refused: the file exists, or lies inside the evidence.
     """
-    from rmqinspect.store.reader import refuse_inside
+    from rmqinspect.store.outside import refuse_inside
     from rmqinspect.system.output_file import local_file
 
     if path not in (None, "-"):

@@ -25,15 +25,14 @@ Invariants:
 import os
 import re
 import shutil
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from rmqinspect.errors import Refused, RmqinspectError
 from rmqinspect.export.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
 from rmqinspect.export.request import FINDINGS
-from rmqinspect.store.reader import refuse_inside
+from rmqinspect.store.outside import refuse_inside
+from rmqinspect.system.output_file import signals_deferred
 from rmqinspect.system.output_folder import Folder, open_folder
 from rmqinspect.system.uri import shown
 from rmqinspect.tables import TABLES
@@ -109,7 +108,7 @@ class Target:
         if self._is_taken(set(self.folder.names())):
             raise Refused(f"{shown(self.path)}: another export was committed there meanwhile")
         wanted = {file.name for file in manifest.files}
-        with _signals_deferred():
+        with signals_deferred():
             self._delete_earlier(SUCCESS)
             for name, written_as in names.items():
                 if name != written_as:
@@ -166,27 +165,6 @@ class Target:
             for folder, _, _ in os.walk(os.path.join(self.folder.path, table), topdown=False):
                 with suppress(OSError):
                     os.rmdir(folder)
-
-
-@contextmanager
-def _signals_deferred() -> Iterator[None]:
-    """Defer SIGINT, SIGHUP and SIGTERM to the end of the block: a commit takes moments and must not be cut in half.
-
-    `pthread_sigmask` would not do: Python handles a signal delivered to another thread in the main thread.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
-    before = [signal.signal(number, lambda number, _: received.append(number)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-    for first in received[:1]:
-        signal.raise_signal(first)
 
 
 def _is_ours(name: str) -> bool:

@@ -131,6 +131,18 @@ class StepPart(Part, frozen=True):
     source: Annotated[str, means("class and method of the broker")]
 
 
+class SalvagePart(Part, frozen=True):
+    """What a salvage would give."""
+
+    broker_version: Annotated[str, means("release for which the new store would be written")]
+    lost_offsets: Annotated[int, means("queue offsets whose messages are lost, with what lies aside")]
+    aside: Annotated[int, means("places that cannot be saved: a record, or what is left of some")]
+    aside_bytes: Annotated[int, means("their bytes")]
+    repaired: Annotated[int, means("fields that are repaired, each with its proof")]
+    inexact: Annotated[int, means("of these, store times that are not known exactly")]
+    refused: Annotated[str | None, means("why `salvage` refuses, and the numbers are 0; null if it does not")]
+
+
 class ReplicaPart(Part, frozen=True):
     """What another store has of the lost records."""
 
@@ -219,6 +231,7 @@ class OutcomePart(Part, frozen=True, kw_only=True):
     ]
     save: Annotated[str | None, means("the command that saves the lost records before the start; null without any")]
     replica: Annotated[ReplicaPart | None, means("what the store of `--replica` has of them; null without one")]
+    salvage: Annotated[SalvagePart | None, means("what a new store by `salvage` would have; null without `--salvage`")]
 
 
 VERSIONS = "versions"
@@ -256,6 +269,8 @@ def document(
     told = as_object(head) | outcome_document(worst, zone, forecast.instead, saving)
     if forecast.replica is not None:
         told["replica"] = as_object(_replica(forecast.replica, listing))
+    if forecast.salvage is not None:
+        told["salvage"] = as_object(_part(SalvagePart, forecast.salvage, broker_version=forecast.salvage.release))
     if len(forecast.outcomes) > 1:
         told[VERSIONS] = [
             outcome_document(outcome, zone, forecast.instead if outcome is worst else (), saving)
@@ -302,6 +317,7 @@ def outcome_document(
         lost_queues=[LostQueuePart(*queue) for queue in outcome.lost_queues],
         save=None if saving is None else saving(outcome),
         replica=None,
+        salvage=None,
     )
     return as_object(part)
 

@@ -271,6 +271,19 @@ class InReplica:
         return self.missing_by_topic.total()
 
 
+@dataclass(frozen=True, slots=True)
+class SalvagePrice:
+    """What a new store by `salvage` would have lost; the start of that one loses nothing more."""
+
+    release: str  # for which it would be written
+    lost_offsets: int  # queue offsets whose messages are lost
+    aside: int  # places that could not be saved: a record, or what was left of some
+    aside_bytes: int
+    repaired: int  # fields that would be repaired
+    inexact: int  # of these, store times that are known roughly
+    refused: str | None = None  # why there would be none
+
+
 @dataclass(slots=True)
 class Forecast:
     """The answers for all releases that were walked; one outcome for each era whose releases answer differently."""
@@ -280,6 +293,7 @@ class Forecast:
     version_from: str = ""  # why these releases: "given", or the clues of the estimate
     unread: list[str] = field(default_factory=list)  # what the system refused to read
     replica: InReplica | None = None  # what another store has of what the worst outcome loses
+    salvage: SalvagePrice | None = None  # if it was asked for
     other_writer: str = ""  # what it means that no release of RocketMQ wrote the store
     writer: str = ""  # who wrote it, by its content: releases, or another program; "" where the release was given
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch
-from rmqinspect.forecast.dledger import record_scan, recover_ledger
+from rmqinspect.forecast.dledger import cuts_queues, holds_messages, record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.fed_scan import FedScan, can_be_fed
 from rmqinspect.forecast.index_files import INDEX_IS_FILE, IndexState
@@ -299,9 +299,11 @@ class _Walk:
                 scan = scanner.scan(self.rules, first, 0, clean=False, take=take)
                 self._end_if(None, scan.unreadable)
                 cut = scan.end
-        self._cut_queues(reached, cut)
+        if cuts_queues(self.rules, evidence.checkpoint, cut, clean=self.clean):
+            self._cut_queues(reached, cut)
         left = self._cut_log(files, ledger.end)
-        if self.rules.reput_from == "queue_end" and self.queues.max_physic_offset < ledger.end:
+        behind = max(self.queues.max_physic_offset, files[0].base)
+        if self.rules.reput_from == "queue_end" and holds_messages(files, behind, ledger.end):
             self._end_if(None, "the queues end before a DLedger log, whose dispatch at the start is not walked")
         outcome = self.outcome
         plain = self.loaded.segments

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rmqinspect.errors import Refused, RmqinspectError
 from rmqinspect.output.writer import PREVIEW_SIZE, SCHEMA_VERSION, View, Writer, cut_bodies
-from rmqinspect.store.reader import refuse_inside
+from rmqinspect.store.outside import refuse_inside
 from rmqinspect.system.output_file import Destination, local_file, open_output
 
 __all__ = [

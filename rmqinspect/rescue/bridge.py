@@ -26,6 +26,8 @@ store classes do with bridges is in docs/salvage.md.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
+from zlib import crc32
 
 from rmqinspect.codec.java import masked_crc32
 from rmqinspect.schemas import message
@@ -35,6 +37,7 @@ from rmqinspect.schemas.message import (
     CRC32_DIGITS,
     CRC32_NAME,
     CRC32_RESERVED_SIZE,
+    CRC_MASK,
     FIXED_SIZE,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -48,7 +51,8 @@ USUAL = FIXED_SIZE + len(BRIDGE_TOPIC) + CRC32_RESERVED_SIZE  # bytes of one wit
 LARGEST = 1 << 20  # a broker takes a record into memory to check it
 
 _HOST = {"address": bytes((127, 0, 0, 1)), "port": 0}
-_HEAD_SIZE = message.HEADS[False, False].sizeof()
+_HEAD_SIZE: int = message.HEADS[False, False].sizeof()
+_ZEROS = bytes(LARGEST)
 
 Write = tuple[int, bytes]  # physical offset of the first byte, bytes
 
@@ -64,10 +68,10 @@ def bridge(start: int, end: int, segment_end: int, timestamp: int) -> Iterator[W
         if end - start < SMALLEST_AT_END:
             raise ValueError(f"no blank record fits into {end - start} bytes")
         if end - start >= USUAL + SMALLEST_AT_END:
-            yield from _record(start, USUAL, timestamp)
+            yield from bridge_record(start, USUAL, timestamp)
             start += USUAL
         elif end - start >= SMALLEST + SMALLEST_AT_END:
-            yield from _record(start, end - start - SMALLEST_AT_END, timestamp)
+            yield from bridge_record(start, end - start - SMALLEST_AT_END, timestamp)
             start = end - SMALLEST_AT_END
         yield start, message.Blank.build({"total_size": end - start, "magic": MAGIC_BLANK})
         return
@@ -77,48 +81,61 @@ def bridge(start: int, end: int, segment_end: int, timestamp: int) -> Iterator[W
         left = end - start
         # What is left must hold another one.
         size = left if left <= LARGEST else min(LARGEST, left - USUAL)
-        yield from _record(start, size, timestamp)
+        yield from bridge_record(start, size, timestamp)
         start += size
 
 
-def _record(start: int, size: int, timestamp: int) -> Iterator[Write]:
-    """Yield the head and the end of one bridge: the body between them is zeros."""
+def bridge_record(start: int, size: int, timestamp: int) -> Iterator[Write]:
+    """Yield the head and the end of one bridge of `size` bytes: the body between them is zeros."""
     with_crc = size >= SMALLEST + CRC32_RESERVED_SIZE
     room = size - FIXED_SIZE - with_crc * CRC32_RESERVED_SIZE
     topic = BRIDGE_TOPIC[:room]
-    body = bytes(room - len(topic))
-    raw: bytes = message.Message.build(
-        {
-            "total_size": size,
-            "magic": MAGIC_V1,
-            "body_crc": masked_crc32(body) if body else 0,
-            "queue_id": 0,
-            "flag": BRIDGE_FLAG,
-            "queue_offset": 0,
-            "physical_offset": start,
-            "sys_flag": message.TRANSACTION_MASK,  # of type rollback
-            "born_timestamp": timestamp,
-            "born_host": _HOST,
-            "store_timestamp": timestamp,
-            "store_host": _HOST,
-            "reconsume_times": 0,
-            "prepared_transaction_offset": 0,
-            "body_size": len(body),
-            "body": body,
-            "topic_size": len(topic),
-            "topic": topic,
-            "properties_size": with_crc * CRC32_RESERVED_SIZE,
-            "properties": bytes(with_crc * CRC32_RESERVED_SIZE),
-        }
-    )
+    body_size = room - len(topic)
+    fields = {
+        "total_size": size,
+        "magic": MAGIC_V1,
+        "body_crc": _crc_of_zeros(body_size),
+        "queue_id": 0,
+        "flag": BRIDGE_FLAG,
+        "queue_offset": 0,
+        "physical_offset": start,
+        "sys_flag": message.TRANSACTION_MASK,  # of type rollback
+        "born_timestamp": timestamp,
+        "born_host": _HOST,
+        "store_timestamp": timestamp,
+        "store_host": _HOST,
+        "reconsume_times": 0,
+        "prepared_transaction_offset": 0,
+        "body_size": body_size,
+    }
+    head: bytes = message.HEADS[False, False].build(fields)
+    without_body = {
+        "body_size": 0,
+        "body": b"",
+        "topic_size": len(topic),
+        "topic": topic,
+        "properties_size": with_crc * CRC32_RESERVED_SIZE,
+        "properties": bytes(with_crc * CRC32_RESERVED_SIZE),
+    }
+    tail: bytes = message.Message.build(fields | without_body)[_HEAD_SIZE:]
     if with_crc:
-        raw = raw[:-CRC32_RESERVED_SIZE] + _crc_property(raw[:-CRC32_RESERVED_SIZE])
-    behind = _HEAD_SIZE + len(body)
-    yield start, raw[:_HEAD_SIZE]
-    yield start + behind, raw[behind:]
+        tail = tail[:-CRC32_RESERVED_SIZE]
+        tail += _crc_property(crc32(tail, crc32(_zeros(body_size), crc32(head))))
+    yield start, head
+    yield start + _HEAD_SIZE + body_size, tail
 
 
-def _crc_property(covered: bytes) -> bytes:
-    """Return the property of a record that begins with `covered`. Source: MessageDecoder#createCrc32."""
-    digits = f"{masked_crc32(covered):0{CRC32_DIGITS}}"[::-1].encode()
+def _zeros(size: int) -> memoryview:
+    return memoryview(_ZEROS)[:size]
+
+
+@lru_cache(maxsize=64)
+def _crc_of_zeros(size: int) -> int:
+    """Return BODYCRC of a body of zeros: most bridges of a wide gap have the same size."""
+    return masked_crc32(_zeros(size)) if size else 0
+
+
+def _crc_property(crc: int) -> bytes:
+    """Return the property of a record that has a CRC-32 up to there. Source: MessageDecoder#createCrc32."""
+    digits = f"{crc & CRC_MASK:0{CRC32_DIGITS}}"[::-1].encode()
     return CRC32_NAME + bytes([NAME_VALUE_SEPARATOR]) + digits + bytes([PROPERTY_SEPARATOR])

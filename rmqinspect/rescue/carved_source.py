@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import gcd
 
 from rmqinspect.codec.record_proof import blank_size
-from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.rescue.assemble import Assembly, CarvedLog, Piece, without_hosts
 from rmqinspect.rescue.carved_rows import Images, open_images
 from rmqinspect.schemas import message
@@ -55,7 +55,32 @@ def carve_sources(
         chosen = _choose(assembly, prefer, store)
         for line in _told(assembly, chosen):
             note(line)
+        used = {piece.image for log in assembly.logs for piece in log.pieces}
+        for number, file in enumerate(images.files):
+            if number not in used:
+                note(f"not used: {file.name}: no whole record in it that the other images lack")
         return [(log.name, _as_store(log, images, store, size, note)) for log in chosen]
+
+
+def readable_images(paths: Sequence[str], note: Callable[[str], None], *, alone: bool) -> list[str]:
+    """Return the images that can be opened; the others are noted. `alone`: there is no other source.
+
+    :raises NotAStore: one does not exist.
+    :raises Unreadable: none can be opened, and there is no other source.
+    """
+    useless: list[Unreadable] = []
+    kept = []
+    for path in paths:
+        try:
+            open_images([path])
+            kept.append(path)
+        except Unreadable as error:
+            useless.append(error)
+    if useless and alone and not kept:
+        raise useless[0]
+    for why in useless:
+        note(f"not used: {why}")
+    return kept
 
 
 def _choose(assembly: Assembly, prefer: str | None, store: Store) -> list[CarvedLog]:

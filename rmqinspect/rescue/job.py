@@ -13,6 +13,7 @@ source. Sizes come from broker.conf, else from the files that are there, else th
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -47,7 +48,7 @@ from rmqinspect.version import tool_name
 _LARGEST_FILE = 2**31 - 1  # bytes: a broker's sizes are Java ints
 _DERIVED_PER_LOG = 4  # derived files take less than a fourth of a log of small records
 _TOPIC_DATABASES = ("config/topics", "config/metadata", "config/rdb")
-_QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
+QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
 
 # Folders and files of a store, by the first part of their names, that are brought as they are.
 _KEPT = ("config", "timerlog", "compaction", "rocksdbstore", "kvStore")
@@ -270,7 +271,7 @@ class RebuildJob:
 
     def _rocksdb_folder(self) -> str:
         names = [file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")]
-        return next((folder for folder in reversed(_QUEUE_DATABASES) if folder in names), _QUEUE_DATABASES[0])
+        return next((folder for folder in reversed(QUEUE_DATABASES) if folder in names), QUEUE_DATABASES[0])
 
     # --- what is brought ------------------------------------------------------------------------
 
@@ -283,8 +284,15 @@ class RebuildJob:
                 if segment not in copied and not self._new.can_link(segment):
                     raise Refused(f"{segment.name}: on another file system than the new store: it cannot be linked")
         log = 0 if self._new.shares_blocks(copied) else sum(map(allocated_size, copied))
-        others = sum(file.size for file, _ in self._others())
-        self._new.check_room(log + others + sum(one.size for one in segments) // _DERIVED_PER_LOG)
+        self._new.check_room(log + self._room_of_others() + sum(one.size for one in segments) // _DERIVED_PER_LOG)
+
+    def _room_of_others(self) -> int:
+        """Return the bytes on disk of what is brought beside the log: holes stay holes."""
+        room = 0
+        for file, _ in self._others():
+            with suppress(Unreadable):  # told where it is brought
+                room += min(file.size, allocated_size(file))
+        return room
 
     def _links(self, segment: Segment, log_end: int | None) -> bool:
         """Whether a segment is hard-linked: full, and none that a broker writes to."""
@@ -294,7 +302,7 @@ class RebuildJob:
     def _bring_log(self, log_end: int | None) -> None:
         names: set[str] = set()
         for segment in self._store.segments:
-            folder = "commitlog" if segment.kind == "segment" else f"{_ledger_folder(segment)}/data"
+            folder = "commitlog" if segment.kind == "segment" else f"{ledger_folder(segment)}/data"
             name = f"{folder}/{segment.base:020d}"
             if name in names:
                 raise Refused(f"{segment.name}: the log has two segments of base {segment.base}")
@@ -315,7 +323,7 @@ class RebuildJob:
             self._left_out.append(document.LeftOut(file.name, why))
         if QUEUES in self._what and not in_rocksdb:
             folders = {file.name.partition("/")[0] for file in self._store.of_kind("rocksdb")}
-            for folder in sorted(folders & set(_QUEUE_DATABASES)):
+            for folder in sorted(folders & set(QUEUE_DATABASES)):
                 why = "the queues are written into files: a broker with double write makes the database again"
                 self._left_out.append(document.LeftOut(f"{folder}/*", why))
         for oddity in self._store.oddities:
@@ -400,7 +408,7 @@ def _name_of(file: StoreFile, store: Store) -> str | None:
     return file.name
 
 
-def _ledger_folder(segment: Segment) -> str:
+def ledger_folder(segment: Segment) -> str:
     """Return the folder of a DLedger log below the store's root."""
-    parts: Sequence[str] = segment.name.split("/")
+    parts: Sequence[str] = [*segment.name.split("/"), *segment.path.split("/")[::-1]]
     return next((part for part in parts if part.startswith("dledger-")), "dledger-n0")

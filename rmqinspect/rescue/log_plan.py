@@ -16,20 +16,22 @@ segment; every sound byte of `Composite` is in one, but for a record that the ga
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
-from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.rescue.bridge import SMALLEST, SMALLEST_AT_END
-from rmqinspect.rescue.repair import Change, Repaired, head_changes, proves, repair_record, time_change_at
+from rmqinspect.rescue.contradicted import OF_TEXTS, Contradicted
+from rmqinspect.rescue.ledger_bridge import Entries
+from rmqinspect.rescue.repair import Change, Repaired, proves, repair_record
 from rmqinspect.rescue.sources import CUT, Composite, Range, Source, read_log
 from rmqinspect.rescue.units import Units
 from rmqinspect.schemas import message
 from rmqinspect.text import group_digits
 
-_UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
+UNREADABLE = "a record that the broker of this release cannot read: a long topic, or IPv6 hosts"
 _HEAD = 128  # bytes: the head of any record
 _FIRST_TIME = 1 << 40  # ms: 2004, before the first broker
 _BLANK: int = message.Blank.sizeof()
@@ -62,6 +64,7 @@ class Kept:
     raw: bytes | None = None  # or these
     bridge: bool = False  # or a bridge
     timestamp: int = 0  # of a bridge, ms
+    entries: Entries | None = None  # of a bridge of a DLedger log
 
 
 @dataclass(slots=True)
@@ -73,6 +76,8 @@ class LogPlan:
     repaired: list[tuple[Repaired, int]] = field(default_factory=list)  # and the number of the source
     blanks: list[Change] = field(default_factory=list)  # blank records that were mended
     lost: list[Lost] = field(default_factory=list)
+    in_doubt: int = 0  # records whose keys or tags the index or a unit contradicts: which is right is not known
+    last_entry: tuple[int, int] | None = None  # index and term of that of a DLedger log
 
     @property
     def end(self) -> int:
@@ -86,9 +91,8 @@ class LogPlan:
 
     def segments(self) -> Iterator[tuple[int, list[Kept]]]:
         """Yield (base, pieces) of each segment, from the first to that in which the log ends."""
-        bases = sorted({piece.start - piece.start % self.size for piece in self.pieces})
-        for base in bases:
-            yield base, [piece for piece in self.pieces if base <= piece.start < base + self.size]
+        for number, pieces in groupby(self.pieces, lambda piece: piece.start // self.size):
+            yield number * self.size, list(pieces)
 
 
 class Planner:
@@ -112,11 +116,13 @@ class Planner:
         self._repairs = repairs
         self._refused = {one.start: one.end for one in refused}
         self.plan = LogPlan(size)
+        self.notes: list[str] = []  # for the receipt
         self._begin = composite.pieces[0].start - composite.pieces[0].start % size
         self._holes = list(self._find_holes())
         suspects = [Range(place, place + 1) for source in self._sources for place in source.suspects]
         tail = [Range(composite.end, 2**62)]
         self._units = Units(self._sources, [*self._holes, *suspects, *tail])
+        self._contradicted = Contradicted(self._sources, self._units)
 
     def make(self) -> LogPlan:
         """Return the plan."""
@@ -171,8 +177,17 @@ class Planner:
             source.suspects.setdefault(at, "CL-TIME")  # no record before it says so
         suspects = sorted(place for place in source.suspects if piece.start <= place < piece.end)
         for place in suspects if self._repairs else ():
-            repaired = self._repair_head(source, place)
+            repaired = self._contradicted.repair(source, place)
+            denied = None if repaired else self._units.denied(read_log(source.store, place, _HEAD), place)
+            if denied is not None and at <= place and (end := place + denied.size) <= piece.end:
+                why = "its SYSFLAG is damaged: its queue has a unit that leads here"
+                what = denied.topic, denied.queue_id, denied.queue_offset, True
+                self.plan.pieces += [Kept(at, place, piece.source), Kept(place, end, bridge=True)][at == place :]
+                self.plan.lost.append(Lost(place, end, why, piece.source, *what))
+                at = end
+                continue
             if repaired is None or not at <= place <= piece.end - len(repaired.raw):
+                self.plan.in_doubt += source.suspects[place] in OF_TEXTS
                 continue
             if at < place:
                 self.plan.pieces.append(Kept(at, place, piece.source))
@@ -180,27 +195,6 @@ class Planner:
             at = place + len(repaired.raw)
         if at < piece.end:
             self.plan.pieces.append(Kept(at, piece.end, piece.source))
-
-    def _repair_head(self, source: Source, place: int) -> Repaired | None:
-        with RecordReader(source.store) as log:
-            raw = log.content_at(place)
-            if raw is None or (not proves(raw, place) and source.suspects[place] != "CQ-MISMATCH"):
-                return None
-            changes: list[Change] = []
-            unit = self._units.at(place)
-            if unit is not None:
-                record = Records.of_one(raw, place)
-                said, queue_id = (int(record.field(name)[0]) for name in ("queue_offset", "queue_id"))
-                changes = head_changes(raw, place, self._units.confirmed(unit, said, queue_id))
-            elif source.suspects[place] == "CL-TIME":
-                changes = [one for one in [time_change_at(log, raw, place)] if one is not None]
-            if unit is not None and not changes and source.suspects[place] == "CL-TIME":
-                changes = [one for one in [time_change_at(log, raw, place)] if one is not None]
-        if len(changes) != 1:
-            return None
-        changed = bytearray(raw)
-        changed[changes[0].at : changes[0].at + len(changes[0].after)] = changes[0].after
-        return Repaired(place, bytes(changed), tuple(changes)) if proves(bytes(changed), place) else None
 
     def _take_repaired(self, repaired: Repaired, source: int) -> None:
         self.plan.repaired.append((repaired, source))
@@ -249,6 +243,8 @@ class Planner:
                 continue
             raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
             found = repair_record(raw, place, segment_end - place, end - place, unit)
+            if found is None and unit is None and damage is not None and damage.kind == "record":
+                found = self._contradicted.repair_text(_frame(raw, place)[0], place)
             if found is None and proves(*_frame(raw, place)):
                 found = Repaired(place, _frame(raw, place)[0], ())  # sound, though its source could not be walked to it
             if found is not None and place + len(found.raw) <= end:
@@ -335,7 +331,7 @@ class Planner:
             found = Lost(
                 start,
                 end,
-                _UNREADABLE if start in self._refused else why.get(code, "no record proves itself here"),
+                UNREADABLE if start in self._refused else why.get(code, "no record proves itself here"),
                 number,
                 fields.topic if whole else None,
                 fields.number("queue_id") if whole else None,
@@ -399,9 +395,8 @@ class Planner:
         return end
 
     def _is_damaged(self, place: int) -> bool:
-        return any(
-            one.start <= place < one.end and one.kind == "gap" for source in self._sources for one in source.damaged
-        )
+        found = (source.damage_at(place) for source in self._sources)
+        return any(one is not None and one.kind == "gap" for one in found)
 
     # --- bridges ----------------------------------------------------------------------------------
 

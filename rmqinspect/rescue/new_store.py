@@ -1,7 +1,8 @@
 """The place where a rescued store is written: a hidden folder beside it, until all is there and proven.
 
     beside NEW                            what it is
-    .NEW.1f3a90c2.part/                   of one run; that run holds a lock on it as long as it lives
+    .NEW.rmqinspect.part/                 of one run
+        lock                              which that run holds as long as it lives
         store/                            the store under construction: `NewStore.folder`
         aside/                            what goes beside it: `NewStore.aside`; only if it was made
         receipt.json                      what was done
@@ -10,15 +11,14 @@
 
 Invariants:
 - Nothing of the evidence is changed: it is read through `store.reader`, and a hard link is made only where asked.
+- One run at a time makes a NEW: who holds the lock of the hidden folder, under the name that it has now.
 - NEW appears last, whole and synced, or not at all: a killed run leaves a hidden folder, which the next run for the
-  same NEW removes; a receipt without its store, if the run was killed between the renames, is removed with it.
+  same NEW empties; a receipt without its store, if the run was killed between the renames, is removed with it.
 - Nothing else is ever replaced or deleted: an existing NEW, NEW.aside or NEW.receipt.json is refused.
 """
 
 import fcntl
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,10 +27,11 @@ from typing import BinaryIO, Self
 
 from rmqinspect.errors import Refused
 from rmqinspect.store.model import StoreFile
-from rmqinspect.store.reader import FileReader, open_file, refuse_inside
+from rmqinspect.store.outside import refuse_inside
+from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system import uri
 from rmqinspect.system import workers as stopping
-from rmqinspect.system.output_file import as_refusal
+from rmqinspect.system.output_file import as_refusal, signals_deferred
 from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size
 
@@ -44,7 +45,10 @@ _HOLE = 64 << 10  # bytes of zeros that become a hole
 _ZEROS = bytes(_HOLE)
 _SPARE = 64 << 20  # bytes that stay free beside what is written
 
-_STORE, _ASIDE, _RECEIPT, _COMMITTING = "store", "aside", "receipt.json", "committing"
+_STORE, _ASIDE, _RECEIPT, _COMMITTING, _LOCK = "store", "aside", "receipt.json", "committing", "lock"
+_PROBE = "probe"
+_OWN = frozenset((_STORE, _ASIDE, _RECEIPT, _COMMITTING, _LOCK, _PROBE))
+_MOST_CLAIMS = 100  # times that another run takes its folder away in the moment in which it is claimed
 
 
 def receipt_path(target: str) -> str:
@@ -60,81 +64,141 @@ def aside_path(target: str) -> str:
 class NewStore:
     """A store under construction; a context manager that removes what `commit` has not given its name."""
 
-    def __init__(self, target: str, sources: Sequence[str], *, dry_run: bool = False) -> None:
+    def __init__(self, target: str | None, sources: Sequence[str], *, dry_run: bool = False) -> None:
         """Claim the path of a new store; `sources` are the paths of the evidence.
 
-        With `dry_run` the path is checked, and nothing is made.
+        With `dry_run` the path is checked, and nothing is made; then there need not be one.
 
         :raises Refused: it is remote, exists, lies inside of the evidence, or there is no folder for it; also where
             its receipt, or what lies aside, exists.
         """
-        path = uri.local_path(target)
+        self._dry_run = dry_run
+        self._lock = -1
+        self._linked: set[str] = set()  # paths of files that are the evidence's own
+        if target is None and dry_run:
+            return
+        path = uri.local_path(target or "")
         path = path.rstrip("/") or path
         if not path or uri.is_remote(path):
-            raise Refused(f"{shown(target) or 'an empty path'}: a store is written to a local folder only")
+            raise Refused(f"{shown(path) or 'an empty path'}: a store is written to a local folder only")
         self.target, self._given = os.path.abspath(path), path
         self.parent, self._name = os.path.split(self.target)
         if not self._name:
-            raise Refused(f"{shown(target)}: no name for a new store")
+            raise Refused(f"{shown(path)}: no name for a new store")
         if not os.path.isdir(self.parent):
             raise Refused(f"{shown(os.path.dirname(path) or self.parent)}: no such folder")
         refuse_inside(path, sources)
-        self._dead = list(self._dead_runs())
-        # Where the store itself was renamed, that run had come to its end, and what lies beside is its own.
-        is_cut_short = any(
-            os.path.exists(os.path.join(run, _COMMITTING)) and os.path.isdir(os.path.join(run, _STORE))
-            for run in self._dead
-        )
-        for taken in (path, *([] if is_cut_short else [receipt_path(path), aside_path(path)])):
-            if os.path.lexists(taken):
-                raise Refused(f"{shown(taken)}: already exists; a new store needs a new place")
-        self._dry_run = dry_run
-        self._is_cut_short = is_cut_short
-        self._lock = -1
-        self._linked: set[str] = set()  # paths of files that are the evidence's own
-        self._work = os.path.join(self.parent, f".{self._name}.{secrets.token_hex(4)}.part")
+        self._work = os.path.join(self.parent, f".{self._name}.rmqinspect.part")
         self.folder = os.path.join(self._work, _STORE)
         """The root of the store under construction."""
+        self._sources = [os.path.realpath(uri.local_path(one)) for one in sources if not uri.is_remote(one)]
+        for source in self._sources:
+            if uri.is_below(source, os.path.realpath(self._work)):
+                raise Refused(f"{shown(source)}: left by a killed run, and taken away by the next one: move it first")
+        self._refuse_taken()
 
     def __enter__(self) -> Self:
         if self._dry_run:
             return self
-        with as_refusal(self._work, "made"):
-            for run in self._dead:
-                shutil.rmtree(run)
-            if self._is_cut_short:
-                with suppress(FileNotFoundError):
-                    os.unlink(receipt_path(self.target))
-                with suppress(FileNotFoundError):
-                    shutil.rmtree(aside_path(self.target))
-            os.mkdir(self._work, 0o777)
-            self._lock = os.open(self._work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.mkdir(self.folder)
+        self._lock = self._claim()
+        try:
+            self._refuse_taken()
+            with as_refusal(self._work, "made"):
+                if self._is_cut_short:
+                    with suppress(FileNotFoundError):
+                        os.unlink(receipt_path(self.target))
+                    with suppress(FileNotFoundError):
+                        shutil.rmtree(aside_path(self.target))
+                self._empty()
+                os.mkdir(self.folder)
+        except BaseException:
+            self._leave()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._dry_run:
-            return
-        shutil.rmtree(self._work, ignore_errors=True)
-        os.close(self._lock)
+        if not self._dry_run:
+            self._leave()
 
-    def _dead_runs(self) -> Iterator[str]:
-        """Yield the hidden folders of runs for the same path that were killed: nobody holds their lock."""
-        pattern = re.compile(re.escape(f".{self._name}.") + r"[0-9a-f]{8}\.part")
-        with as_refusal(self.parent, "listed"):
-            names = [name for name in os.listdir(self.parent) if pattern.fullmatch(name)]
-        for name in names:
-            path = os.path.join(self.parent, name)
-            with suppress(OSError):  # no folder, another user's, or alive
-                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    @property
+    def _is_cut_short(self) -> bool:
+        """Whether a run was killed between the renames: what lies beside has no store.
+
+        Where the store itself was renamed, that run had come to its end, and what lies beside is its own.
+        """
+        return os.path.exists(os.path.join(self._work, _COMMITTING)) and os.path.isdir(self.folder)
+
+    def _refuse_taken(self) -> None:
+        """Check that no name is taken, but for those that a run had given when it was killed."""
+        path = self._given
+        beside = [receipt_path(path), aside_path(path)]
+        is_source = any(uri.is_below(source, os.path.realpath(one)) for source in self._sources for one in beside)
+        for taken in (path, *(beside if is_source or not self._is_cut_short else [])):
+            if os.path.lexists(taken):
+                raise Refused(f"{shown(taken)}: already exists; a new store needs a new place")
+
+    def _claim(self) -> int:
+        """Make the hidden folder, or take over that of a killed run; return its lock, which is held.
+
+        :raises Refused: another run holds it; the folder is no run's; or it cannot be made.
+        """
+        with as_refusal(self._work, "made"):
+            for _ in range(_MOST_CLAIMS):
+                with suppress(FileExistsError):
+                    os.mkdir(self._work, 0o777)
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    yield path
+                    folder = os.open(self._work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                except FileNotFoundError:  # of a run that has ended meanwhile
+                    continue
+                try:
+                    if not _OWN.issuperset(os.listdir(folder)):
+                        raise Refused(f"{shown(self._work)}: not of this program, and in its way")
+                    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                    lock = os.open(_LOCK, flags, 0o666, dir_fd=folder)
+                except FileNotFoundError:
+                    continue
                 finally:
-                    os.close(descriptor)
+                    os.close(folder)
+                if self._holds(lock):
+                    return lock
+                os.close(lock)
+        raise Refused(f"{shown(self._work)}: cannot be made: others make and remove it")
+
+    def _holds(self, lock: int) -> bool:
+        """Lock an open file; return whether it still has its name: a run that ends takes it away.
+
+        :raises Refused: another run holds it.
+        """
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                return os.path.samestat(os.stat(os.path.join(self._work, _LOCK)), os.fstat(lock))
+            return False
+        except BlockingIOError:
+            os.close(lock)
+            raise Refused(f"{shown(self._given)}: another run is making it; a new store needs a new place") from None
+
+    def _empty(self) -> None:
+        """Take away all in the hidden folder but its lock."""
+        with os.scandir(self._work) as listed:
+            entries = list(listed)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            elif entry.name != _LOCK:
+                os.unlink(entry.path)
+
+    def _leave(self) -> None:
+        """Take the hidden folder away, and let go of its lock."""
+        with signals_deferred():
+            with suppress(OSError):
+                self._empty()
+            for path, remove in ((os.path.join(self._work, _LOCK), os.unlink), (self._work, os.rmdir)):
+                with suppress(OSError):
+                    remove(path)
+            os.close(self._lock)
 
     # --- room -----------------------------------------------------------------------------------
 
@@ -154,7 +218,7 @@ class NewStore:
         first = next((file for file in files if not uri.is_remote(file.path)), None)
         if first is None or self._dry_run:
             return False
-        path = os.path.join(self._work, "probe")
+        path = os.path.join(self._work, _PROBE)
         with open_file(first) as reader, open(path, "xb") as out:
             shares = _clone(reader, out)
         os.unlink(path)
@@ -257,24 +321,27 @@ class NewStore:
             self._sync_all()
             with open(os.path.join(self._work, _COMMITTING), "xb") as mark:
                 os.fsync(mark.fileno())
-            os.fsync(self._lock)
+            _sync_folder(self._work)
         moves = [(_RECEIPT, receipt_path(self.target)), (_ASIDE, aside_path(self.target)), (_STORE, self.target)]
         made: list[tuple[str, str]] = []
-        try:
-            for name, path in moves:
-                own = os.path.join(self._work, name)
-                if not os.path.exists(own):
-                    continue
-                if os.path.lexists(path):
-                    raise Refused(f"{shown(path)}: was made meanwhile; a new store needs a new place")
-                with as_refusal(path, "written"):
-                    os.rename(own, path)
-                made.append((own, path))
-        except Refused:
-            for own, path in reversed(made):
+        with signals_deferred():
+            try:
+                for name, path in moves:
+                    own = os.path.join(self._work, name)
+                    if not os.path.exists(own):
+                        continue
+                    if os.path.lexists(path):
+                        raise Refused(f"{shown(path)}: was made meanwhile; a new store needs a new place")
+                    with as_refusal(path, "written"):
+                        os.rename(own, path)
+                    made.append((own, path))
+            except Refused:
+                for own, path in reversed(made):
+                    with suppress(OSError):
+                        os.rename(path, own)
                 with suppress(OSError):
-                    os.rename(path, own)
-            raise
+                    os.unlink(os.path.join(self._work, _COMMITTING))  # what is taken is another's
+                raise
         with as_refusal(self.parent, "written"):
             _sync_folder(self.parent)
 

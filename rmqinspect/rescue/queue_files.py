@@ -6,6 +6,7 @@
                                                             h: no record has this offset: a copy of a neighbour's unit
 
 A batch queue has no such places: its units stand one behind the other. An ext queue has a unit for each of the queue's.
+A queue without a record has nothing to copy: its units lead to no record at all (`Vacant`).
 
 What a broker does with an offset that it does not expect, and what is done here:
 
@@ -26,6 +27,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,7 +61,12 @@ _LARGEST_HOLE = 1 << 24
 a number that a record makes up must not fill a disk."""
 
 
-_LAST_OFFSET = (2**63 - 1 - 2**31) // UNIT.itemsize  # a file behind it has an offset that is a Java long, too
+_LARGEST_BATCH = 2**15 - 1  # messages of a batch unit, a Java short
+
+_MOST_VACANT = 1 << 20
+"""Offsets of a queue without a record that get units: the last ones. They say no more than where the queue goes on."""
+
+LAST_OFFSET = (2**63 - 1 - 2**31) // UNIT.itemsize  # a file behind it has an offset that is a Java long, too
 
 
 def may_be_folder(topic: str) -> bool:
@@ -76,6 +83,29 @@ class QueueWritten:
     copies: int = 0
     left_out: int = 0  # records at an offset that an earlier one has
     restarts: int = 0  # how often the queue began anew at 0
+    vacant: "Vacant | None" = None  # no record is left: the copies are of a unit that leads to none
+
+
+class Vacant(NamedTuple):
+    """What a queue of which no record is left has at its offsets [first, end): one and the same unit."""
+
+    first: int
+    end: int
+    place: int  # physical offset
+    size: int
+    tags_code: int = 0
+    timestamp: int = 0  # ms: store time, where units have one
+    guessed: bool = False  # only consumer offsets tell where it ends
+
+
+class LostQueues(NamedTuple):
+    """What queues had that the log does not say."""
+
+    vacant: Mapping[Queue, Vacant] = {}  # of which no record is left; one of which the log has a record is left out
+    batch_ends: Mapping[Queue, int] = {}  # of batch queues: the offset behind the last message
+
+
+NOTHING_LOST = LostQueues()
 
 
 class QueueFiles:
@@ -95,6 +125,7 @@ class QueueFiles:
         self.folder, self.file_size = folder, file_size
         self.written: dict[Queue, QueueWritten] = {}
         self._lost = lost
+        self.from_zero = False  # whether queues had their first offsets in this log, though it has no record of them
         self._ext_size = ext_size
         self._last: dict[Queue, Units] = {}  # the newest unit of each queue
         self._ext_units: dict[Queue, int] = {}
@@ -109,7 +140,7 @@ class QueueFiles:
         if self._ext_size is not None and with_ext:
             units["tags_code"] = self._add_ext(queue, units["tags_code"], times)
         written = self.written.get(queue)
-        if int(offsets.min()) < 0 or int(offsets.max()) > _LAST_OFFSET:
+        if int(offsets.min()) < 0 or int(offsets.max()) > LAST_OFFSET:
             raise Refused(f"{shown(queue[0])}/{queue[1]}: a record has a queue offset that no queue can have")
         expected = int(offsets[0]) if written is None else written.end
         if int(offsets[0]) == expected and bool((offsets[1:] - offsets[:-1] == 1).all()):
@@ -151,6 +182,8 @@ class QueueFiles:
         if written is None:
             lost = self._lost.get(queue)
             first = offset if lost is None or not len(lost) else min(offset, int(lost[0]))
+            if self.from_zero and offset <= _LARGEST_HOLE:
+                first = 0
             written = self.written[queue] = QueueWritten(first, first)
             self._begin(queue, first)
         self._copy(queue, written, units[:1], offset)
@@ -183,8 +216,27 @@ class QueueFiles:
         """Write the copies behind the last records."""
         for queue, lost in self._lost.items():
             written = self.written.get(queue)
-            if written is not None and len(lost):
+            if written is not None and len(lost) and not written.vacant:
                 self._copy(queue, written, self._last[queue], int(lost[-1]) + 1)
+
+    def add_vacant(self, queue: Queue, vacant: Vacant) -> None:
+        """Add a queue of which no record is left.
+
+        :raises Refused: a file cannot be written.
+        """
+        first = max(vacant.first, vacant.end - _MOST_VACANT)
+        units = self._vacant_units(first, vacant)
+        self.written[queue] = QueueWritten(first, vacant.end, vacant.end - first, vacant=vacant)
+        self._begin(queue, first)
+        self._write(queue, first, units)
+        self._last[queue] = units[-1:].copy()
+
+    def _vacant_units(self, first: int, vacant: Vacant) -> Units:
+        units: Units = np.zeros(vacant.end - first, self.unit)
+        units["physical_offset"], units["size"], units["tags_code"] = vacant.place, vacant.size, vacant.tags_code
+        if "store_timestamp" in (units.dtype.names or ()):
+            units["store_timestamp"] = vacant.timestamp
+        return units
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -223,25 +275,56 @@ class QueueFiles:
 
 
 class BatchQueueFiles(QueueFiles):
-    """All batch queues: a unit holds the messages from its own queue offset on. Their holes stay."""
+    """All batch queues: a unit holds the messages from its own queue offset on. Their holes stay.
+
+    Offsets that are lost behind the last record get a copy of its unit with a base and a number of its own: the queue
+    goes on where it would have.
+    """
 
     unit = BATCH_UNIT
 
-    def __init__(self, folder: str, file_size: int) -> None:
+    def __init__(self, folder: str, file_size: int, ends: Mapping[Queue, int]) -> None:
+        """`ends`: the offset behind the last message that a queue had, where that is known."""
         super().__init__(folder, file_size, {})
         self._rows: dict[Queue, int] = {}
+        self._ends = ends
 
     def add(self, queue: Queue, offsets: Ints, units: Units, times: Ints, *, with_ext: bool = False) -> None:
         """Add units of one queue, at least one.
 
         :raises Refused: a file cannot be written.
         """
+        first = int(offsets[0])
+        written = self.written.setdefault(queue, QueueWritten(first, first))
+        self._write(queue, first, units)
+        written.end = int(offsets[-1]) + int(units["message_count"][-1])
+        self._last[queue] = units[-1:].copy()
+
+    def _begin(self, queue: Queue, offset: int) -> None:
+        """Write nothing: a queue may begin anywhere."""
+
+    def _write(self, queue: Queue, offset: int, units: Units) -> None:
+        """Write units behind those that are there."""
         row = self._rows.get(queue, 0)
         put_bytes(self.path_of(queue), row * BATCH_UNIT.itemsize, units.tobytes(), self.file_size)
         self._rows[queue] = row + len(units)
-        first = int(offsets[0])
-        written = self.written.setdefault(queue, QueueWritten(first, first))
-        written.end = int(offsets[-1]) + int(units["message_count"][-1])
+
+    def finish(self) -> None:
+        """Write the copies behind the last records."""
+        for queue, end in self._ends.items():
+            written = self.written.get(queue)
+            if written is not None and 0 < end - written.end <= _LARGEST_HOLE:
+                bases = np.arange(written.end, end, _LARGEST_BATCH)
+                units = np.repeat(self._last[queue], len(bases))
+                units["queue_offset"], units["message_count"] = bases, np.minimum(end - bases, _LARGEST_BATCH)
+                self._write(queue, written.end, units)
+                written.copies, written.end = end - written.end, end
+
+    def _vacant_units(self, first: int, vacant: Vacant) -> Units:
+        units = super()._vacant_units(first, vacant)
+        units["queue_offset"], units["message_count"] = np.arange(first, vacant.end), 1
+        units["compacted_offset"] = -1
+        return units
 
 
 def put_bytes(folder: str, position: int, raw: bytes, file_size: int) -> None:

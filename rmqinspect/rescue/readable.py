@@ -40,6 +40,7 @@ def take_unreadable(composite: Composite, rules: Rules) -> Iterator[Range]:
                 if not rules.ipv6_hosts:
                     refused |= (records.sys_flag & v6) != 0
                 for row in np.flatnonzero(refused).tolist():
-                    one = Range(*(records.base + int(places[row]) for places in (records.starts, records.ends)))
+                    start, end = (records.base + int(places[row]) for places in (records.starts, records.ends))
+                    one = Range(start - split.segment.lead, end)
                     if composite.take_out(one):
                         yield one

@@ -24,16 +24,20 @@ from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.codec.arrays import Ints, Units, groups
 from rmqinspect.codec.java import java_number
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.gaps import plan_splits
+from rmqinspect.commitlog.bridges import records_in
+from rmqinspect.commitlog.gaps import BRIDGED, Gap, plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
+from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.errors import Refused
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.rescue.index_files import IndexFiles
 from rmqinspect.rescue.queue_files import (
     BATCH_UNIT,
+    NOTHING_LOST,
     UNIT,
     BatchQueueFiles,
+    LostQueues,
     Queue,
     QueueFiles,
     QueueWritten,
@@ -43,12 +47,12 @@ from rmqinspect.rescue.queue_files import (
 from rmqinspect.schemas.checkpoint import CHECKPOINT_SIZE, Checkpoint
 from rmqinspect.schemas.dledger import EntryHead, EntryIndexUnit
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.output_file import as_refusal
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import folds_of
 from rmqinspect.tables.table import Request
-from rmqinspect.text import count, escape
+from rmqinspect.text import count, escape, group_digits
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 QUEUES, INDEX = "queues", "index"
@@ -105,6 +109,8 @@ def rebuild_derived(
     plan: Plan,
     *,
     lost: Mapping[Queue, Ints] = {},
+    from_zero: bool = False,
+    queues: LostQueues = NOTHING_LOST,
     jobs: int = 1,
     progress: Callable[[int], None] = lambda size: None,
 ) -> Rebuilt:
@@ -115,9 +121,12 @@ def rebuild_derived(
 
     `lost` are queue offsets, int64, ascending, that a queue has to have although no record of the log has them. Each
     gets a copy of the unit of the next record in its queue, else of the one before; so do holes inside of a queue,
-    without being named. A queue of which no record is left gets no files. A unit of zeros, or filler, never stands
-    between units: a pull that meets it ends there, or passes over the messages that follow. A batch queue gets no
-    copies: its units are found by the offsets that they hold.
+    without being named. A unit of zeros, or filler, never stands between units: a pull that meets it ends there, or
+    passes over the messages that follow. A batch queue gets copies at its end only, as `queues` says: its units
+    are found by the offsets that they hold. A queue of which no record is left gets no files, unless `queues` has it.
+
+    `from_zero`: the log has lost records, and none from its beginning was deleted: what a queue lacks of its first
+    offsets is lost, too, and gets such copies.
 
     `progress` gets bytes of log that were read.
 
@@ -131,7 +140,7 @@ def rebuild_derived(
             raise Refused(
                 f"{shown(os.path.join(folder, name))}: exists already; it is written anew only where it is not"
             )
-    writer = _Writer(folder, plan, lost, store)
+    writer = _Writer(folder, plan, lost, queues, store, from_zero=from_zero)
     request = Request(jobs=jobs, progress=progress)
     ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)
     new = partial(_Part, plan, ledger_from)
@@ -171,13 +180,23 @@ class _Part:
                 if delay is not None:
                     self._due.append((self._records + at, int(times[at]) + delay))
         if records.base >= self._ledger_from:
-            heads = records.gather(_ENTRY, records.starts - _ENTRY.itemsize)
-            units = np.empty(len(heads), _ENTRY_INDEX)
-            for name in _ENTRY_INDEX.names or ():
-                units[name] = heads[name]
-            self.ledger.append(units)
+            self._index_entries(records)
         self._records += len(records)
         self.last = int(records.places[-1]), int(records.field("store_timestamp")[-1])
+
+    def take_gap(self, segment: Segment, gap: Gap) -> tuple[()]:
+        """Take what lies between records: bridges of a DLedger log are entries, and have units in its index."""
+        if segment.lead and gap.reason == BRIDGED:
+            for records in records_in(segment, gap.start, gap.end):
+                self._index_entries(records)
+        return ()
+
+    def _index_entries(self, records: Records) -> None:
+        heads = records.gather(_ENTRY, records.starts - _ENTRY.itemsize)
+        units = np.empty(len(heads), _ENTRY_INDEX)
+        for name in _ENTRY_INDEX.names or ():
+            units[name] = heads[name]
+        self.ledger.append(units)
 
     def join(self, following: "_Part") -> None:
         """Add nothing: each part is taken by itself."""
@@ -207,10 +226,15 @@ def _delay_of(text: bytes, delays: Sequence[int]) -> int | None:
 class _Writer:
     """Takes what is dispatched, in the order of the log, and writes it."""
 
-    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], store: Store) -> None:
+    def __init__(
+        self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], queues: LostQueues, store: Store, *, from_zero: bool
+    ) -> None:
         self.plan, self._folder, self._store = plan, folder, store
         self._queues = self._queue_writer(lost)
-        self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), _whole(plan.batch_file, BATCH_UNIT))
+        self._queues.from_zero = from_zero
+        batch_size = _whole(plan.batch_file, BATCH_UNIT)
+        self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), batch_size, queues.batch_ends)
+        self._vacant = queues.vacant
         self._index = IndexFiles(os.path.join(folder, "index"), plan.index, plan.release)
         self._rebuilt = Rebuilt()
         self._last: tuple[int, int] | None = None
@@ -283,7 +307,12 @@ class _Writer:
     def finish(self) -> Rebuilt:
         """Write what is known at the end of the log only, and return what was written."""
         rebuilt = self._rebuilt
+        for queue, one in self._vacant.items() if QUEUES in self.plan.what else ():
+            if queue not in self._queues.written and queue not in self._batches.written and may_be_folder(queue[0]):
+                files = self._batches if queue[0] in self.plan.batch_topics else self._queues
+                files.add_vacant(queue, one)
         self._queues.finish()
+        self._batches.finish()
         self._index.finish()
         rebuilt.queues = {**self._queues.written, **self._batches.written}
         rebuilt.index_files, rebuilt.entries = self._index.files, self._index.entries
@@ -326,7 +355,13 @@ class _Writer:
             if written.left_out and not written.restarts:
                 number = count(written.left_out, "record")
                 yield f"{name}: {number} with a queue offset that an earlier one has: no unit leads there"
-            if written.copies:
+            if written.vacant is not None:
+                yield (
+                    f"{name}: no message is left; its queue offsets {group_digits(written.first)} to "
+                    f"{group_digits(written.end - 1)} lead to none, so that it goes on at {group_digits(written.end)}"
+                    f"{'; only consumer offsets say so' if written.vacant.guessed else ''}"
+                )
+            elif written.copies:
                 number = count(written.copies, "queue offset")
                 yield f"{name}: {number} without a record: a neighbour's unit stands there, whose message comes again"
 

@@ -42,7 +42,13 @@ class RebuiltQueue(Part, frozen=True):
     queue_id: Annotated[int, means("its number")]
     first: Annotated[int, means("first queue offset")]
     end: Annotated[int, means("queue offset behind the last one")]
-    copies: Annotated[int, means("queue offsets without a record: each has a copy of a neighbour's unit")]
+    copies: Annotated[
+        int,
+        means(
+            "queue offsets without a record: each has a copy of a neighbour's unit, or, where no record of the queue "
+            "is left, a unit that leads to none"
+        ),
+    ]
     left_out: Annotated[int, means("records without a unit: an earlier record has their queue offset")]
     restarts: Annotated[int, means("how often the offsets begin anew at 0 in the log")]
 
@@ -70,18 +76,23 @@ class Geometry(Part, frozen=True):
     index_entries: Annotated[int, means("entries that an index file has room for")]
 
 
-class Receipt(Part, frozen=True):
-    """The whole receipt."""
+class Head(Part, frozen=True):
+    """What every receipt begins with."""
 
     schema_version: Annotated[int, means("1")]
     tool: Annotated[str, means("name and version of this program")]
-    command: Annotated[str, means("`rebuild`")]
+    command: Annotated[str, means("`rebuild` or `salvage`")]
     store: Annotated[str, means("path of the new store, as given")]
-    source: Annotated[list[str], means("paths that were given")]
     started: Annotated[str, means("ISO 8601, UTC")]
     ended: Annotated[str, means("ISO 8601, UTC")]
-    broker_version: Annotated[str, means("release whose files were written, and whose start was walked")]
+    broker_version: Annotated[str, means("release for which the store was written, and whose start was walked")]
     version_from: Annotated[str, means("what shows it: `given`, or the clues")]
+
+
+class Receipt(Head, frozen=True):
+    """The whole receipt of a rebuild."""
+
+    source: Annotated[list[str], means("paths that were given")]
     only: Annotated[str | None, means("`queues` or `index`: what alone was written anew; null: all")]
     geometry: Annotated[Geometry, means("sizes of the new files")]
     assumed: Annotated[list[str], means("what these sizes rest on, sentences")]
@@ -93,6 +104,6 @@ class Receipt(Part, frozen=True):
     next_start: Annotated[str, means("of `forecast` of the new store, for `broker_version`")]
 
 
-def as_json(receipt: Receipt) -> bytes:
+def as_json(receipt: Head) -> bytes:
     """Return the receipt as the bytes of its file."""
     return (json.dumps(as_object(receipt), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")

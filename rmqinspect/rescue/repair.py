@@ -8,9 +8,13 @@
       bits of the hosts            follows; among several values the queue unit decides
     PHYSICALOFFSET               the place, where the chain leads through it
     QUEUEID, QUEUEOFFSET, topic  the queue unit that leads here, where its neighbours agree with their records
+    QUEUEID below 0              it is that of a queue but for its sign
     SYSFLAG's type               the queue unit: prepared and rolled-back messages have none; and whether the record
                                  names a half message, as only commit records do
-    STORETIMESTAMP               the times around it: one flipped bit, else to within their distance
+    STORETIMESTAMP               the times around it, the second in the index, the time of delivery, the batch unit:
+                                   one flipped bit, else to within their distance
+    a bit of TAGS, UNIQ_KEY,     the queue unit and the index entries (`texts`)
+      KEYS, DELAY
 
 Invariants: every answer proves itself in full (`_proves`): chain, place, both CRCs, a legal topic, and the unit
 that leads to it; what several values would explain is not repaired; and a body with lost pages is not taken for one
@@ -25,18 +29,33 @@ from typing import NamedTuple
 
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of, span_of
-from rmqinspect.commitlog.columns import WRONG_CRC
+from rmqinspect.commitlog.columns import RIGHT_CRC, WRONG_CRC
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import long_runs, one_flip, unit_words
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.schemas import message
-from rmqinspect.schemas.message import CRC32_DIGITS, CRC32_NAME, CRC32_RESERVED_SIZE, CRC_MASK, TRANSACTION_MASK
+from rmqinspect.schemas.message import (
+    CRC32_DIGITS,
+    CRC32_NAME,
+    CRC32_RESERVED_SIZE,
+    CRC_MASK,
+    TRANSACTION_MASK,
+    SysFlag,
+)
 from rmqinspect.topics import is_legal_topic
+from rmqinspect.verify.split import LAST_PLACE
 
 _HEAD = message.HEADS[False, False]
 _NEAR_MS = 60_000  # from one record to the next, where one flipped bit is looked for at an end of the log
+MOST_QUEUES = 1024  # of a topic: more than any broker is given
+_SIGN = 1 << 31  # of a Java int
+_SECOND = 1000  # ms
 _TOPIC_CHANGED_BYTES = 1  # a topic of the same length with one other letter
+
+_KNOWN_FLAGS = int(~SysFlag(0))  # of SYSFLAG
+# Fields that no other bytes tell anything of.
+_UNPROVEN = ("flag", "born_timestamp", "born_host", "store_host", "reconsume_times", "prepared_transaction_offset")
 
 # Fields in front of the hosts, whose places are the same in every record.
 _QUEUE_ID, _QUEUE_OFFSET, _OWN_OFFSET, _FLAGS, _BODY_CRC = (
@@ -55,6 +74,7 @@ class Unit(NamedTuple):
     tags_code: int
     confirmed: bool = True  # the queue agrees: `log_plan.Units.confirmed`
     both: bool = True  # units on both sides of it do
+    stored: int | None = None  # by a batch unit: the record's store time, ms
 
 
 class Change(NamedTuple):
@@ -83,6 +103,7 @@ class Repaired:
     place: int
     raw: bytes
     changes: tuple[Change, ...]
+    lead: int = 0  # bytes in front of the record: the head of its DLedger entry
 
 
 def repair_record(raw: bytes, place: int, left: int, end: int, unit: Unit | None = None) -> Repaired | None:
@@ -115,12 +136,27 @@ def repair_record(raw: bytes, place: int, left: int, end: int, unit: Unit | None
         change = step(found, size, end)
         if change is not None:
             found = _changed(found, change)
-    if unit is not None:
-        for change in head_changes(found.raw, place, unit):
-            found = _changed(found, change)
+    for change in _by_sign(found.raw) if unit is None else head_changes(found.raw, place, unit):
+        found = _changed(found, change)
     if not found.changes or not proves(found.raw, place) or (unit is not None and not agrees(found.raw, place, unit)):
         return None
-    return found
+    return None if any(_may_reach_further(found.raw, change) for change in found.changes) else found
+
+
+def _may_reach_further(raw: bytes, change: Change) -> bool:
+    """Whether the damage that was undone may go on in bytes that nothing proves: more than a bit, up to their border.
+
+    Without a CRC of the record such bytes would be served as they are.
+    """
+    record = Records.of_one(raw, 0)
+    if change.bit is not None or int(record.record_crcs[0]) == RIGHT_CRC:
+        return False
+    pairs = zip(change.before, change.after, strict=True)
+    differ = [change.at + at for at, (before, after) in enumerate(pairs) if before != after]
+    flags = int(record.sys_flag[0])
+    head = message.HEADS[bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)]
+    unproven = [slice(int(record.properties_starts[0]), len(raw)), *(span_of(head, name) for name in _UNPROVEN)]
+    return any(one.start <= at < one.stop for one in unproven for at in (differ[0] - 1, differ[-1] + 1))
 
 
 def _changed(record: Repaired, change: Change) -> Repaired:
@@ -137,7 +173,11 @@ def proves(raw: bytes, place: int) -> bool:
     record = Records.of_one(raw, place)
     if not record.are_sound(len(raw))[0] or int(record.physical_offset[0]) != place:
         return False
-    if int(record.field("queue_id")[0]) < 0 or not is_legal_topic(topic_of(record)):
+    if int(record.field("queue_id")[0]) < 0 or not 0 <= int(record.field("queue_offset")[0]) <= LAST_PLACE:
+        return False
+    flags = int(record.sys_flag[0])
+    kind = (flags & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
+    if not is_legal_topic(topic_of(record)) or flags & ~_KNOWN_FLAGS or kind >= len(message.COMPRESSIONS):
         return False
     return bool(record.body_crc_ok[0]) and int(record.record_crcs[0]) != WRONG_CRC
 
@@ -165,9 +205,9 @@ def _differences(raw: bytes, place: int, unit: Unit) -> Iterator[tuple[str, int,
         expected = value.to_bytes(span.stop - span.start, "big", signed=True)
         if raw[span] != expected:
             yield field, span.start, raw[span], expected
-    if flags & TRANSACTION_MASK not in (0, int(message.SysFlag.TRANSACTION_COMMIT)):
+    if flags & TRANSACTION_MASK not in (0, int(SysFlag.TRANSACTION_COMMIT)):
         # Of the two types that get a unit, one is a single bit away; only a commit record names its half message.
-        kept = flags & ~int(message.SysFlag.TRANSACTION_PREPARED)
+        kept = flags & ~int(SysFlag.TRANSACTION_PREPARED)
         if bool(kept & TRANSACTION_MASK) is bool(int(record.field("prepared_transaction_offset")[0])):
             yield "SYSFLAG", _FLAGS.start, raw[_FLAGS], kept.to_bytes(4, "big", signed=True)
         else:
@@ -197,6 +237,16 @@ def head_changes(raw: bytes, place: int, unit: Unit) -> list[Change]:
         return []
     where = f"the queue unit {unit.queue_offset} of {unit.topic}/{unit.queue_id} leads here, with this size"
     return [Change(field, at, before, after, where)]
+
+
+def _by_sign(raw: bytes) -> list[Change]:
+    """Return the change of a negative queue id that is that of a queue but for its sign."""
+    value = int.from_bytes(raw[_QUEUE_ID], "big")
+    positive = value & ~_SIGN
+    if value == positive or positive >= MOST_QUEUES:
+        return []
+    after = positive.to_bytes(4, "big")
+    return [Change("QUEUEID", _QUEUE_ID.start, raw[_QUEUE_ID], after, "no queue id is negative: its sign was flipped")]
 
 
 # --- checksums ------------------------------------------------------------------------------------
@@ -292,12 +342,37 @@ def _by_place(found: Repaired, size: int, end: int) -> Change | None:
 # --- the clock ------------------------------------------------------------------------------------
 
 
-def time_change(raw: bytes, place: int, before: int | None, after: int | None) -> Change | None:
-    """Return the change of STORETIMESTAMP with which it lies between those of its neighbours, ms; None where it does.
+class Times(NamedTuple):
+    """What other bytes say of the store time of a record, ms; None: nothing."""
+
+    before: int | None  # of the record before it
+    after: int | None  # of the one behind it
+    indexed: tuple[int, int] | None = None  # by its index entries: not before, not later
+    delivery: int | None = None  # of a delayed message: whole seconds behind the store time
+    batch: int | None = None  # by its batch unit
+    contradicted: bool = False  # the index entries are proven to be right
+
+    def contradictions(self, stored: int) -> int:
+        """Return how many of them a store time contradicts that lies between its neighbours."""
+        found = self.indexed is not None and not self.indexed[0] <= stored <= self.indexed[1]
+        return sum((found * (1 + self.contradicted), not self._is_delivered(stored), self.batch not in (None, stored)))
+
+    def _is_delivered(self, stored: int) -> bool:
+        return self.delivery is None or (self.delivery >= stored and (self.delivery - stored) % _SECOND == 0)
+
+    def explains(self, stored: int, low: int, high: int) -> bool:
+        """Whether nothing contradicts a store time."""
+        return low <= stored <= high and self._is_delivered(stored) and self.batch in (None, stored)
+
+
+def time_change(raw: bytes, place: int, times: Times) -> Change | None:
+    """Return the change of STORETIMESTAMP with which all agrees that is known of it; None where nothing is wrong.
 
     One flipped bit is undone; where none or several would do, it gets the time before it, and the proof says how far
-    off that is at most.
+    off that is at most. A time between those of its neighbours is changed only if two others contradict it: one alone
+    may be what is damaged.
     """
+    before, after = times.before, times.after
     beside = None  # the only time that is known, at an end of the log
     if before is None:
         beside = after
@@ -308,28 +383,42 @@ def time_change(raw: bytes, place: int, before: int | None, after: int | None) -
         return None
     record = Records.of_one(raw, place)
     flags = int(record.sys_flag[0])
-    hosts = bool(flags & message.SysFlag.BORNHOST_V6), bool(flags & message.SysFlag.STOREHOSTADDRESS_V6)
+    hosts = bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)
     span = span_of(message.HEADS[hosts], "store_timestamp")
     stored = int.from_bytes(raw[span], "big")
-    if before <= stored <= after:
+    low, high = before, after
+    if times.indexed is not None:
+        low, high = max(low, times.indexed[0]), min(high, times.indexed[1])
+        if low > high:
+            low, high = before, after
+    in_line = before <= stored <= after
+    if in_line and times.contradictions(stored) < 2:
         return None
-    bits = [bit for bit in range(64) if before <= stored ^ 1 << bit <= after]
-    value = before if beside is None else beside
+    bits = [bit for bit in range(64) if times.explains(stored ^ 1 << bit, low, high)]
+    if in_line and len(bits) != 1:
+        return None
+    value = low if beside is None else min(max(beside, low), high)
     proof = f"the records around it have the times {before} and {after}"
     if beside is not None:
         proof = f"the record beside it has the time {beside}"
+    if (low, high) != (before, after):
+        proof = f"{proof}, its index entries the second from {times.indexed[0]} on"  # type: ignore[index]
     if len(bits) == 1:
         value = stored ^ 1 << bits[0]
-    elif beside is not None:
+        proof += "" if times.delivery is None else f", its unit the time of delivery {times.delivery}"
+    elif beside is not None and high - low > _SECOND:
         proof = f"{proof}; the true one is not known better"
-    elif before < after:
-        proof = f"{proof}: the true one lies at most {after - before} ms behind this one"
-    exact = len(bits) == 1 or (beside is None and before == after)
+    elif low < high:
+        proof = f"{proof}: the true one lies at most {high - low} ms behind this one"
+    exact = len(bits) == 1 or (beside is None and low == high)
     return Change("STORETIMESTAMP", span.start, raw[span], value.to_bytes(8, "big"), proof, exact)
 
 
-def time_change_at(log: RecordReader, raw: bytes, place: int) -> Change | None:
-    """Return the change of a store time by the records around it, if need be those of the segments around."""
+def time_change_at(log: RecordReader, raw: bytes, place: int, times: Times) -> Change | None:
+    """Return the change of a store time by the records around it, if need be those of the segments around.
+
+    `times`: what else is known of it.
+    """
     store = log.store
     before = after = None
     for start in (place, place - place % (store.segment_size or 1)):
@@ -343,4 +432,4 @@ def time_change_at(log: RecordReader, raw: bytes, place: int) -> Change | None:
         if following is not None:
             after = following[1]
             break
-    return time_change(raw, place, before, after)
+    return time_change(raw, place, times._replace(before=before, after=after))

@@ -15,8 +15,8 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, BinaryIO
@@ -31,21 +31,29 @@ from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
-from rmqinspect.rescue.bridge import bridge
-from rmqinspect.rescue.job import RebuildJob, RebuildRequest, derived, refuse_unread_databases
+from rmqinspect.rescue.bridge import LARGEST, bridge
+from rmqinspect.rescue.broken_files import broken_files
+from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildJob, RebuildRequest, derived, refuse_unread_databases
+from rmqinspect.rescue.ledger_bridge import ledger_bridge
+from rmqinspect.rescue.ledger_plan import LedgerPlanner
+from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
+from rmqinspect.rescue.lost_queues import find_lost_queues
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.queue_files import NOTHING_LOST, LostQueues
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
-from rmqinspect.rescue.receipt import LeftOut
+from rmqinspect.rescue.receipt import SCHEMA_VERSION, LeftOut
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
+from rmqinspect.rescue.segment_size import choose_segment_size
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
 from rmqinspect.system.output_file import as_refusal
-from rmqinspect.text import group_digits
+from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.custody import Watch
 from rmqinspect.verify.result import VerifyResult
@@ -53,11 +61,7 @@ from rmqinspect.version import tool_name
 
 _ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
 _CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD", "CQ-MISSING")
-_TIMER_FILES = ("timerwheel", "timerlog/", "config/timercheck")
-_TIMER_LOST = (
-    "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
-    " a delayed message that was delivered already may come again, and none that waits is forgotten"
-)
+_BRIDGE_ON_DISK = 8192  # bytes: its head and its end in a page each, its body a hole
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +125,10 @@ class SalvageJob(RebuildJob):
             advance,
             note,
         )
-        self._asked, self._given = request, given
+        self._asked, self._given = request, list(given)
         self._notes: list[str] = list(request.notes)
+        self._ledger: str | None = None  # folder of a DLedger log, in the new store
+        self._copies = ExitStack()  # of what the sources keep in RocksDB
 
     def salvage(self) -> Salvaged:
         """Build the store up to where it could get its name.
@@ -131,17 +137,20 @@ class SalvageJob(RebuildJob):
         :raises NotAStore: no record is sound in any source.
         :raises Unreadable: a source keeps something in RocksDB, and the library is not installed.
         """
+        with ExitStack() as self._copies:
+            return self._salvage()
+
+    def _salvage(self) -> Salvaged:
         for _, store in self._given:
             if (holder := running_broker(store, [])) is not None:
                 raise Refused(f"{store.name}: a broker runs on this store (pid {holder}): copy it, or stop the broker")
-            if any(segment.kind == "dledger" for segment in store.segments):
-                raise Refused(
-                    f"{store.name}: a DLedger log: what is damaged in it is to be had from another replica; "
-                    "rmqinspect rebuild takes a sound one"
-                )
             refuse_unread_databases(store)
+        self._ledger = ledger_of([store for _, store in self._given])
         watches = [Watch(store) for store in self._distinct()]
-        size = self._segment_size()
+        self._given = sorted(self._given, key=lambda one: one[0] != self._asked.prefer)
+        size, self._given, said = choose_segment_size(self._given)
+        self._notes += said
+        self._store = replace(self._store, segment_size=size)
         sources = self._judge(size)
         release, why = self._choose_release()
         composite = Composite(sources)
@@ -153,6 +162,7 @@ class SalvageJob(RebuildJob):
             )
         if not any(map(composite.holds_records, composite.pieces)):
             raise NotAStore("no source has a sound record: there is nothing to save")
+        self._notes += (f"not used: {one.store.name}: no record in it is sound" for one in sources if not one.sound)
         refused = list(take_unreadable(composite, Rules(release)))
         if refused:
             self._notes.append(
@@ -164,15 +174,20 @@ class SalvageJob(RebuildJob):
         digests = self._digests(watches)
         for attempt in range(_ATTEMPTS):
             reads = partial(can_read, Rules(release))
-            log = Planner(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads).make()
+            kind = Planner if self._ledger is None else LedgerPlanner
+            planner = kind(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads)
+            log = planner.make()
+            self._notes += planner.notes
             lost = lost_offsets(log.lost)
+            # Where units of no record may lead in a DLedger log was not tried with brokers.
+            queues = NOTHING_LOST if self._ledger else find_lost_queues(log, sources, lost, self._store)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
             if self._asked.dry_run:
                 list(self._choose_others())
                 break
             self._check_space(log, sources)
-            rebuilt, proof, files = self._write(log, sources, plan, release, lost)
+            rebuilt, proof, files = self._write(log, sources, plan, release, lost, queues)
             # Records that only the new store contradicts: what is around them was damaged before. They are repaired
             # if they can be, else left aside.
             odd = _contradicted(proof)
@@ -184,6 +199,11 @@ class SalvageJob(RebuildJob):
                 refused += [one for place in sorted(odd) if (one := _take_out(composite, sources, place)) is not None]
             self._begin_again()
         self._refuse_changes(watches)
+        if log.in_doubt:
+            self._notes.append(
+                f"{count(log.in_doubt, 'record')} kept though a queue unit or an index entry has other tags or keys: "
+                "which of them was damaged is not known; the new queues and index are as the records say"
+            )
         receipt = self._receipt(sources, composite, log, lost, release, why, digests, files, rebuilt, proof)
         start = None if proof is None else proof.next_start
         holds = proof is None or (
@@ -200,23 +220,15 @@ class SalvageJob(RebuildJob):
                 seen.add(store.paths)
                 yield store
 
-    def _segment_size(self) -> int:
-        sizes = {store.segment_size for _, store in self._given if store.given == "store" and store.segment_size}
-        if len(sizes) > 1:
-            raise Refused(f"the sources have segments of different sizes: {', '.join(map(str, sorted(sizes)))}")
-        loose = [store.segment_size for _, store in self._given if store.segment_size]
-        size = next(iter(sizes), None) or max(loose, default=0)
-        if not size:
-            raise NotAStore("the size of a segment is not known: no segment holds a byte")
-        return size
-
     def _judge(self, size: int) -> list[Source]:
         """Return the sources, judged, in the order in which they count."""
-        sources = [
-            judge_source(name, store, size, jobs=self._asked.jobs, release=self._asked.release, progress=self._advance)
-            for name, store in self._given
+        whole = [
+            (name, self._copies.enter_context(unpacked(store, only=QUEUE_DATABASES))) for name, store in self._given
         ]
-        return sorted(sources, key=lambda source: source.name != self._asked.prefer)
+        return [
+            judge_source(name, store, size, jobs=self._asked.jobs, release=self._asked.release, progress=self._advance)
+            for name, store in whole
+        ]
 
     # --- the log --------------------------------------------------------------------------------
 
@@ -229,7 +241,10 @@ class SalvageJob(RebuildJob):
         shared = set(whole) if self._new.shares_blocks(whole) else {one for one in whole if self._may_link(log, one)}
         written = sum(piece.end - piece.start for piece in log.pieces if not piece.bridge)
         written -= sum(segment.size for segment in shared)
-        self._new.check_room(max(0, written) + sum(file.size for file, _ in self._others()) + log.size)
+        # Of what goes aside the bytes, and rows that hold its bodies once more.
+        aside = 2 * sum({one.start: one.end - one.start for one in log.lost if one.source is not None}.values())
+        bridges = sum(-(-(one.end - one.start) // LARGEST) for one in log.bridged) * _BRIDGE_ON_DISK
+        self._new.check_room(max(0, written) + bridges + aside + self._room_of_others() + log.size)
 
     def _may_link(self, log: LogPlan, segment: Segment) -> bool:
         return self._asked.link and segment.base + log.size < log.end
@@ -258,7 +273,7 @@ class SalvageJob(RebuildJob):
 
     def _write_log(self, log: LogPlan, sources: Sequence[Source]) -> None:
         for base, pieces in log.segments():
-            name = f"commitlog/{base:020d}"
+            name = f"{self._ledger or 'commitlog'}/{base:020d}"
             segment = self._unchanged(log, base, pieces, sources)
             if segment is not None:
                 self._bring(segment, name, link=self._may_link(log, segment))
@@ -269,7 +284,12 @@ class SalvageJob(RebuildJob):
 
     def _write_piece(self, out: BinaryIO, piece: Kept, base: int, size: int, sources: Sequence[Source]) -> None:
         if piece.bridge:
-            for offset, raw in bridge(piece.start, piece.end, base + size, piece.timestamp):
+            place, entries = (piece.start, piece.end, base + size), piece.entries
+            if entries is None:
+                writes = bridge(*place, piece.timestamp)
+            else:
+                writes = ledger_bridge(*place, entries, piece.timestamp)
+            for offset, raw in writes:
                 write_at(out, offset - base, raw)
         elif piece.raw is not None:
             write_at(out, piece.start - base, piece.raw)
@@ -309,13 +329,22 @@ class SalvageJob(RebuildJob):
         return read.source is not None and not read.problems
 
     def _write(
-        self, log: LogPlan, sources: Sequence[Source], plan: Any, release: str, lost: dict[tuple[str, int], list[int]]
+        self,
+        log: LogPlan,
+        sources: Sequence[Source],
+        plan: Any,
+        release: str,
+        lost: dict[tuple[str, int], list[int]],
+        queues: LostQueues,
     ) -> tuple[Rebuilt, VerifyResult, dict[int, str]]:
         """Write all of the new store, and verify it."""
         self._write_log(log, sources)
         self._write_others()
+        if self._ledger is not None and log.last_entry is not None:
+            self._notes += mend_state(self._new, self._ledger, *log.last_entry)
         files = write_aside(self._new, log.lost, sources)
-        rebuilt, proof = self._derive(plan, release, lost)
+        from_zero = log.pieces[0].start == 0 and bool(log.bridged)
+        rebuilt, proof = self._derive(plan, release, lost, queues, from_zero=from_zero)
         return rebuilt, proof, files
 
     def _begin_again(self) -> None:
@@ -343,27 +372,50 @@ class SalvageJob(RebuildJob):
             if file.kind == "other" and file.path not in self._paths:
                 self._left_out.append(LeftOut(file.name, "no file of a store"))
 
-    def _derive(self, plan: Any, release: str, lost: dict[tuple[str, int], list[int]]) -> tuple[Rebuilt, VerifyResult]:
-        """Write the derived files, and verify all; timer files that do not fit the log are taken out again."""
+    def _derive(
+        self,
+        plan: Any,
+        release: str,
+        lost: dict[tuple[str, int], list[int]],
+        queues: LostQueues,
+        *,
+        from_zero: bool,
+    ) -> tuple[Rebuilt, VerifyResult]:
+        """Write the derived files, and verify all; what is brought and broken, or does not fit, goes out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
-        rebuilt = rebuild_derived(self._new.folder, plan, lost=offsets, jobs=self._asked.jobs, progress=self._advance)
+        rebuilt = rebuild_derived(
+            self._new.folder,
+            plan,
+            lost=offsets,
+            queues=queues,
+            from_zero=from_zero,
+            jobs=self._asked.jobs,
+            progress=self._advance,
+        )
         proof = self._prove(release)
-        wrong = {one.code for one in proof.findings.rows if one.severity == "error" and one.code.startswith("TM-")}
-        if wrong:
-            self._take_out_timer(f"{', '.join(sorted(wrong))}: they do not fit the log")
+        for _ in range(_ATTEMPTS):
+            broken = broken_files(proof, {one.file for one in self._brought})
+            if not broken:
+                break
+            for one in broken:
+                self._discard(one.names, one.why)
+                self._notes.append(one.note)
             proof = self._prove(release)
         return rebuilt, proof
 
-    def _take_out_timer(self, why: str) -> None:
+    def _discard(self, names: tuple[str, ...], why: str) -> None:
+        """Take files out of the new store whose names begin so, and their folder if it is one that is named."""
         kept = [(one, path) for one, path in zip(self._brought, self._paths, strict=True)]
         for one, _ in kept:
-            if one.file.startswith(_TIMER_FILES):
+            if one.file.startswith(names):
                 with as_refusal(one.file, "removed"):
                     os.unlink(self._new.path_of(one.file))
                 self._left_out.append(LeftOut(one.file, why))
-        kept = [(one, path) for one, path in kept if not one.file.startswith(_TIMER_FILES)]
+        for name in names:
+            if name.endswith("/"):
+                shutil.rmtree(os.path.join(self._new.folder, name), ignore_errors=True)
+        kept = [(one, path) for one, path in kept if not one.file.startswith(names)]
         self._brought, self._paths = [one for one, _ in kept], [path for _, path in kept]
-        self._notes.append(_TIMER_LOST.format(why=why))
 
     # --- what came of it --------------------------------------------------------------------------
 
@@ -407,7 +459,7 @@ class SalvageJob(RebuildJob):
                 taken[piece.source] += piece.end - piece.start
         start = None if proof is None else proof.next_start
         return document.SalvageReceipt(
-            schema_version=document.SCHEMA_VERSION,
+            schema_version=SCHEMA_VERSION,
             tool=tool_name(),
             command="salvage",
             store=uri.shown(self._asked.target),
@@ -443,7 +495,7 @@ class SalvageJob(RebuildJob):
         """Return the lost queue offsets of every queue that has some; holes of which nothing is known are in none."""
         found = dict(lost)
         for queue, written in ({} if rebuilt is None else rebuilt.queues).items():
-            if written.copies and queue not in found:
+            if written.copies and written.vacant is None and queue not in found:
                 found[queue] = []
         return sorted(found.items())
 
@@ -470,6 +522,8 @@ def _take_out(composite: Composite, sources: Sequence[Source], place: int) -> Ra
     for source in sources:
         with RecordReader(source.store) as log:
             raw = log.content_at(place)
-        if raw is not None and composite.take_out(one := Range(place, place + len(raw))):
+        segment = source.store.segment_at(place)
+        lead = 0 if segment is None else segment.lead
+        if raw is not None and composite.take_out(one := Range(place - lead, place + len(raw))):
             return one
     return None

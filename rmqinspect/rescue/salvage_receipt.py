@@ -6,13 +6,10 @@ field the bytes before and after, of a body the one that was changed.
 `docs/salvage.md` has a row for each field.
 """
 
-import json
 from typing import Annotated
 
-from rmqinspect.document import Part, as_object, means
-from rmqinspect.rescue.receipt import Brought, Derived, LeftOut
-
-SCHEMA_VERSION = 1
+from rmqinspect.document import Part, means
+from rmqinspect.rescue.receipt import Brought, Derived, Head, LeftOut
 
 
 class SourceRow(Part, frozen=True):
@@ -87,18 +84,10 @@ class LostOffsets(Part, frozen=True):
     lost: Annotated[list[int], means("queue offsets that do not, as far as they are known")]
 
 
-class SalvageReceipt(Part, frozen=True):
-    """The whole receipt."""
+class SalvageReceipt(Head, frozen=True):
+    """The whole receipt of a salvage."""
 
-    schema_version: Annotated[int, means("1")]
-    tool: Annotated[str, means("name and version of this program")]
-    command: Annotated[str, means("`salvage`")]
-    store: Annotated[str, means("path of the new store, as given")]
     dry_run: Annotated[bool, means("whether nothing was written")]
-    started: Annotated[str, means("ISO 8601, UTC")]
-    ended: Annotated[str, means("ISO 8601, UTC")]
-    broker_version: Annotated[str, means("release for which the store was written, and whose start was walked")]
-    version_from: Annotated[str, means("what shows it: `given`, or the clues")]
     sources: Annotated[list[SourceRow], means("sources, in the order in which they count")]
     files: Annotated[list[Digest], means("files of the sources")]
     log_start: Annotated[int, means("physical offset of the first byte of the new log")]
@@ -114,8 +103,3 @@ class SalvageReceipt(Part, frozen=True):
     notes: Annotated[list[str], means("sentences")]
     verdict: Annotated[str | None, means("of `verify --level deep` of the new store; null with `--dry-run`")]
     next_start: Annotated[str | None, means("of `forecast` of it, for `broker_version`; null with `--dry-run`")]
-
-
-def as_json(receipt: SalvageReceipt) -> bytes:
-    """Return the receipt as the bytes of its file."""
-    return (json.dumps(as_object(receipt), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")

@@ -39,10 +39,10 @@ def _renamed(store: Store) -> Iterator[Segment]:
 def repairs(log: LogPlan, sources: Sequence[Source]) -> Iterator[document.Repair]:
     for repaired, number in log.repaired:
         segment = sources[number].store.segment_at(repaired.place)
-        identity = message.Message.parse(repaired.raw)
+        identity = message.Message.parse(repaired.raw[repaired.lead :])
         for change in repaired.changes:
             yield document.Repair(
-                physical_offset=repaired.place,
+                physical_offset=repaired.place + repaired.lead,
                 source=sources[number].name,
                 file=None if segment is None else segment.name,
                 position=None if segment is None else repaired.place - segment.base + _first_byte(change),

@@ -1,7 +1,6 @@
 """The log of several sources as one: which bytes of it are sound, and in which source.
 
-A source is a store, a copy of one, a folder of segments, or a single segment, with right, wrong or no names. Each is
-judged by `verify`; its log is then what stands at which physical offset:
+Each source (`rescue.given`) is judged by `verify`; its log is then what stands at which physical offset:
 
     a     |sssssssssssss|damaged|ssssssssss|(end)          s: sound records and blank records
     b                |sssssssssssssssssssssssssssssss|(end)
@@ -17,26 +16,22 @@ Invariants:
 - What stands at an offset stays there: no record is moved.
 """
 
-import os
-import posixpath
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
-from rmqinspect.errors import NotAStore, Unreadable
-from rmqinspect.schemas import message
-from rmqinspect.store.discover import infer_segment_size, open_store
-from rmqinspect.store.file_type import file_type, own_base
-from rmqinspect.store.model import Segment, Store, StoreFile
+from rmqinspect.errors import Unreadable
+from rmqinspect.schemas import dledger, message
+from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.system import uri
 from rmqinspect.text import group_digits
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
@@ -52,6 +47,7 @@ _MOST_CONFLICTS = 20
 
 # Findings about one record that is wrong by itself: nothing of it is taken as it is.
 _WRONG_RECORDS = ("CL-CRC-BODY", "CL-CRC-RECORD", "CL-OFFSET", "CL-FIELD")
+_WRONG_FIELDS = ("negative queue id", "impossible queue offset", "the topic is empty")  # of CL-FIELD
 # Findings by which a record's head may be wrong, as what points at it says.
 _SUSPECTS = ("CQ-MISMATCH", "CQ-SHIFT", "CQ-TAG", "CL-QUEUE-OFFSET", "CL-TIME", "IX-TIME", "IX-KEY")
 
@@ -110,115 +106,6 @@ class Piece(NamedTuple):
     source: int  # its number
 
 
-# --- what was given -------------------------------------------------------------------------------
-
-
-def open_sources(given: Sequence[tuple[str, str]], opening: Mapping[str, object]) -> list[tuple[str, Store]]:
-    """Return (name, store) of the sources at (name, path); files beside a log that hold another copy are their own.
-
-    Bases are those that the records say, where a segment's name says another one.
-
-    :raises NotAStore: nothing of a log is there.
-    :raises Unreadable: a given path cannot be listed or read.
-    """
-    found: list[tuple[str, Store]] = []
-    for name, path in given:
-        try:
-            stores = [open_store([path], **opening)]  # type: ignore[arg-type]
-        except NotAStore:
-            if not os.path.isdir(path):
-                raise
-            stores = list(_files_in(path, opening))
-            if not stores:
-                raise
-        for store in stores:
-            found += [(name, layer) for layer in _layers(store, opening)]
-    if not any(store.segments for _, store in found):
-        raise NotAStore(f"{', '.join(uri.shown(path) for _, path in given)}: no commit log: there is nothing to save")
-    return found
-
-
-def _files_in(folder: str, opening: Mapping[str, object]) -> Iterator[Store]:
-    """Yield each file of a folder that holds records, as a store of its own."""
-    for name in sorted(os.listdir(folder)):
-        path = os.path.join(folder, name)
-        if os.path.isfile(path) and not os.path.islink(path):
-            try:
-                store = open_store([path], **opening)  # type: ignore[arg-type]
-            except (NotAStore, Unreadable):
-                continue
-            if store.segments:
-                yield store
-
-
-def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
-    """Yield the store, its segments at the bases that their records say, then copies that lie beside its segments."""
-    chosen: dict[int, Segment] = {}
-    beside: list[Segment] = []
-    for segment in store.segments:
-        own = _base_by_records(segment) if segment.kind == "segment" and opening.get("base") is None else None
-        placed = segment if own is None else replace(segment, base=own)
-        other = chosen.get(placed.base)
-        if other is None:
-            chosen[placed.base] = placed
-        elif posixpath.basename(segment.name) == f"{placed.base:020}":
-            chosen[placed.base] = placed
-            beside.append(other)
-        else:
-            beside.append(placed)
-    beside += list(_strays(store))
-    segments = tuple(sorted(chosen.values(), key=lambda one: one.base))
-    files = tuple(file for file in store.files if not isinstance(file, Segment)) + segments
-    size = store.segment_size
-    if segments != store.segments:
-        size = infer_segment_size(segments, store.settings, [])
-    store = replace(store, segments=segments, files=files, segment_size=size)
-    yield store
-    for segment in sorted(beside, key=lambda one: (one.base, one.name)):
-        yield _alone(store, segment)
-
-
-def _base_by_records(segment: Segment) -> int | None:
-    """Return the base that a segment's records say, None where they agree with its name, or do not tell."""
-    try:
-        own = own_base(segment)
-    except Unreadable:
-        return None
-    return None if own is None or own == segment.base else own
-
-
-def _strays(store: Store) -> Iterator[Segment]:
-    """Yield files among the segments whose names are no offsets, and that hold records nevertheless."""
-    for file in store.files:
-        if file.kind != "other" or posixpath.dirname(file.name).rpartition("/")[2] != "commitlog":
-            continue
-        try:
-            base = own_base(file) if file_type(file) == "segment" else None
-        except Unreadable:
-            continue
-        if base is not None:
-            yield Segment(file.path, file.name, file.size, "segment", base)
-
-
-def _alone(store: Store, segment: Segment) -> Store:
-    """Return a segment as a store of its own."""
-    files: tuple[StoreFile, ...] = (segment,)
-    return Store(
-        name=segment.name,
-        paths=(segment.path,),
-        given="segment",
-        files=files,
-        segments=(segment,),
-        segment_size=store.segment_size,
-        queue_files=(),
-        index_files=(),
-        checkpoint=None,
-        config_files={},
-        oddities=(),
-        neighbours=False,
-    )
-
-
 # --- judged ---------------------------------------------------------------------------------------
 
 
@@ -228,7 +115,7 @@ def judge_source(
     """Verify a source, and return what of its log is sound; `size`: bytes that a segment should have."""
     # A segment of another length is judged as far as it should reach: behind lies nothing of the log.
     cut = [replace(one, size=min(one.size, size), length=size) if one.size > size else one for one in store.segments]
-    store = replace(store, segments=tuple(cut))
+    store = replace(store, segments=tuple(cut), segment_size=size)
     run = VerifyRun(
         store, VerifyOptions("deep", max_findings=_MOST_FINDINGS, jobs=jobs, broker_version=release), progress
     )
@@ -244,7 +131,7 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
     fillers: list[Range] = []
     if result.interrupted_at is not None:
         raise KeyboardInterrupt
-    wrong = Counter(finding.code for finding in run.found if finding.code in _WRONG_RECORDS)
+    wrong = Counter(finding.code for finding in run.found if finding.code in (*_WRONG_RECORDS, "DL-POSITION"))
     if max(wrong.values(), default=0) >= _MOST_FINDINGS:
         # What is not listed would count as sound.
         raise Unreadable(f"{store.name}: {group_digits(_MOST_FINDINGS)} damaged records and more: too many to list")
@@ -259,7 +146,8 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
                 if gap.end == segment.end and not segment.lead:
                     # A file that was cut lacks some padding only: the blank record says where the segment ends.
                     filler = Range(gap.start, segment.base + size)
-                    said = int.from_bytes(read_log(store, gap.start, _SIZE), "big", signed=True)
+                    at = gap.start + (place_of(dledger.EntryBlank, "total_size") if segment.lead else 0)
+                    said = int.from_bytes(read_log(store, at, _SIZE), "big", signed=True)
                     if said != filler.end - filler.start:
                         damaged.append(Damage(*filler, "blank"))
                 fillers.append(filler)
@@ -276,8 +164,12 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
         place = finding.physical_offset
         if place is None:
             continue
+        lead = 0 if (segment_there := store.segment_at(place)) is None else segment_there.lead
         if finding.code in _WRONG_RECORDS and finding.length and is_wrong(finding):
-            damaged.append(Damage(place, place + finding.length, "record", finding.code))
+            # In a DLedger log its entry is damaged: nothing else can stand in it.
+            damaged.append(Damage(place - lead, place + finding.length, "record", finding.code))
+        elif finding.code == "DL-POSITION" and (size := _entry_size(store, place)):
+            damaged.append(Damage(place, place + size, "record", finding.code))
         elif finding.code in _SUSPECTS and finding.count == 1:
             suspects.setdefault(place, finding.code)
     places = {last_record, *(one.start for one in damaged if one.kind == "gap")}
@@ -285,8 +177,8 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
     damaged, known = _sorted_apart(damaged), _joined(known)
     end = max([last_record, *(filler.end for filler in fillers if filler.start == last_record)])
     sound = list(_without(known, damaged, end))
-    suspects = {place: code for place, code in suspects.items() if any(r.start <= place < r.end for r in sound)}
-    return Source(name, store, result, sound, damaged, fillers, end, suspects, last_place=last_record)
+    suspects = {place: code for place, code in suspects.items() if any(_reaching_into(sound, place, place + 1))}
+    return Source(name, store, result, sound, damaged, sorted(fillers), end, suspects, last_place=last_record)
 
 
 def _cut_record(store: Store, end: int) -> Damage | None:
@@ -309,12 +201,18 @@ def _cut_record(store: Store, end: int) -> Damage | None:
     properties = frame.start + int(Records.of_one(raw, frame.start).properties_starts[0])
     if not properties < first < end or (first - segment.base) % _SECTOR:
         return None
-    return Damage(frame.start, end, CUT, CUT)
+    return Damage(frame.start - segment.lead, end, CUT, CUT)
+
+
+def _entry_size(store: Store, place: int) -> int:
+    """Return the size of the DLedger entry at a place, whose record the chain leads through."""
+    at = place + place_of(dledger.EntryHead, "size")
+    return int.from_bytes(read_log(store, at, _SIZE), "big", signed=True)
 
 
 def is_wrong(finding: Finding) -> bool:
     """Whether a finding about a record says that it cannot be served as it is: CL-FIELD is about oddities, too."""
-    return finding.code != "CL-FIELD" or finding.message.startswith(("negative queue id", "the topic is empty"))
+    return finding.code != "CL-FIELD" or finding.message.startswith(_WRONG_FIELDS)
 
 
 def _sorted_apart(damaged: Iterable[Damage]) -> list[Damage]:
@@ -339,13 +237,22 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
     return joined
 
 
+_Part = TypeVar("_Part", Range, Damage, Piece)
+
+
+def _reaching_into(parts: Sequence[_Part], start: int, end: int) -> Iterator[_Part]:
+    """Yield those of ascending parts, each apart, that reach into [start, end); in logarithmic time to the first."""
+    for number in range(bisect_right(parts, start, key=attrgetter("end")), len(parts)):
+        if parts[number].start >= end:
+            return
+        yield parts[number]
+
+
 def _without(known: Sequence[Range], damaged: Sequence[Damage], end: int) -> Iterator[Range]:
-    """Yield what is left of ranges without the damage in them, up to an end."""
+    """Yield what is left of ranges without the damage in them, up to an end; both ascend, each apart."""
     for whole in known:
         at = whole.start
-        for one in damaged:
-            if one.end <= at or one.start >= whole.end:
-                continue
+        for one in _reaching_into(damaged, *whole):
             if at < min(one.start, end):
                 yield Range(at, min(one.start, end))
             at = max(at, one.end)
@@ -380,11 +287,7 @@ class Composite:
         for start, end in source.sound:
             end = end if limit is None else min(end, limit)
             at = start
-            for piece in self.pieces:
-                if piece.end <= at:
-                    continue
-                if piece.start >= end:
-                    break
+            for piece in _reaching_into(self.pieces, start, end):
                 if at < piece.start:
                     added.append(Piece(at, piece.start, number))
                 at = piece.end
@@ -395,7 +298,8 @@ class Composite:
     def holds_records(self, piece: Piece) -> bool:
         """Whether a piece is more than the padding of a segment."""
         fillers = self.sources[piece.source].fillers
-        return not any(one.start <= piece.start and piece.end <= one.end for one in fillers)
+        at = bisect_right(fillers, piece.start, key=attrgetter("start")) - 1
+        return at < 0 or piece.end > fillers[at].end
 
     def take_out(self, taken: Range) -> bool:
         """Take a range that lies in one piece out of the sound bytes; return whether it did."""
@@ -411,10 +315,8 @@ class Composite:
         """Return where the first record begins that a source has otherwise than those before it; None: nowhere."""
         source = self.sources[number]
         for start, end in source.sound:
-            for piece in self.pieces:
+            for piece in _reaching_into(self.pieces, start, end):
                 low, high = max(start, piece.start), min(end, piece.end)
-                if low >= high:
-                    continue
                 at = self._compare(low, high, number, piece.source)
                 if at is not None:
                     self.conflicts.append(Conflict(at, self.sources[piece.source].name, source.name))
@@ -424,13 +326,12 @@ class Composite:
     def _compare(self, low: int, high: int, number: int, other: int) -> int | None:
         """Return the first offset in [low, high) where two sources differ; the padding of a blank record is nothing."""
         pairs = (self.sources[number], self.sources[other])
-        skipped = sorted(
-            (filler.start + _BLANK, filler.end)
+        skipped = [
+            Damage(filler.start + _BLANK, filler.end, "blank")
             for source in pairs
-            for filler in source.fillers
-            if filler.start < high and filler.end > low
-        )
-        for start, end in _without([Range(low, high)], [Damage(*one, "blank") for one in skipped], high):
+            for filler in _reaching_into(source.fillers, low, high)
+        ]
+        for start, end in _without([Range(low, high)], _sorted_apart(skipped), high):
             for at in range(start, end, _COMPARED):
                 size = min(_COMPARED, end - at)
                 one, two = (read_log(source.store, at, size) for source in pairs)
@@ -442,6 +343,8 @@ class Composite:
 def _record_around(source: Source, offset: int) -> int:
     with RecordReader(source.store) as log:
         spot = log.locate(offset)
+    if spot.kind == "record" and spot.segment.lead:
+        return spot.start - spot.segment.lead
     return spot.start
 
 

@@ -14,22 +14,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.layout import dtype_of, walk_fields
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.consumequeue.units import LAYOUTS, message_mask, messages_in
+from rmqinspect.consumequeue.units import LAYOUTS, message_mask, messages_in, unit_times
 from rmqinspect.errors import Unreadable
-from rmqinspect.rescue.repair import Unit
+from rmqinspect.rescue.repair import MOST_QUEUES, Unit
 from rmqinspect.rescue.sources import Range, Source
+from rmqinspect.schemas import message
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.topics import LMQ_PREFIX
 
 _MOST_BETWEEN = 64 << 20  # bytes from one record of a queue to the next that are searched for others
-_MOST_QUEUES = 1024  # of a topic: more than any broker is given
 _LOOKED_AT = 1 << 20  # bytes of a queue file behind a hole
 
 
@@ -41,7 +41,7 @@ class Units:
         self._sources = sources
         known = (file.queue_id for source in sources for file in source.store.queue_files)
         self._no_queue = 1 + max(known, default=0)  # queue ids from here on are no broker's
-        self._no_queue = max(self._no_queue, _MOST_QUEUES)
+        self._no_queue = max(self._no_queue, MOST_QUEUES)
         ordered = sorted(ranges)
         starts, ends = (np.array([one[at] for one in ordered], np.int64) for at in (0, 1))
         for source in sources if ordered else ():
@@ -50,7 +50,7 @@ class Units:
                     continue
                 try:
                     for offsets, units in messages_in(file):
-                        places = units["physical_offset"].astype(np.int64)
+                        places, times = units["physical_offset"].astype(np.int64), unit_times(units)
                         at = np.searchsorted(starts, places, "right") - 1
                         inside = (at >= 0) & (places < ends[at])
                         for row in np.flatnonzero(inside).tolist():
@@ -63,6 +63,7 @@ class Units:
                                     int(places[row]),
                                     int(unit["size"]),
                                     int(unit["tags_code"]),
+                                    stored=None if times is None else int(times[row]),
                                 )
                             )
                 except Unreadable:
@@ -97,6 +98,18 @@ class Units:
             sure = other == "end" and not 0 <= queue_id < self._no_queue
         sure = sure and not self._has_between(unit)
         return unit._replace(confirmed=sure, both=sides.count("right") == 2 or ("end" in sides and other == "end"))
+
+    def denied(self, head: bytes, place: int) -> Unit | None:
+        """Return the unit of a record whose SYSFLAG says that no queue has it: prepared, or rolled back.
+
+        None without one, and where its queue does not agree.
+        """
+        unit, fields = self.at(place), walk_fields(message.Message.subcons, head, place)
+        kind = fields.number("sys_flag") & TRANSACTION_MASK
+        if unit is None or kind in (0, int(SysFlag.TRANSACTION_COMMIT)):
+            return None
+        said = self.confirmed(unit, fields.number("queue_offset"), fields.number("queue_id"))
+        return unit if said.confirmed else None
 
     def _has_between(self, unit: Unit) -> bool:
         """Whether the log has a record of the queue between this one and that of the unit before it, or may have."""

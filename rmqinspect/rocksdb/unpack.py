@@ -34,7 +34,8 @@ from rmqinspect.errors import NotInstalled, Unreadable
 from rmqinspect.rocksdb.databases import ENTRIES, INDEX, PROCESS_OUTPUT, QUEUES, Database, Job, used_databases
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import NotedEnds, Oddity, QueueFile, Store, StoreFile
-from rmqinspect.store.reader import open_file, refuse_inside
+from rmqinspect.store.outside import refuse_inside
+from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
 from rmqinspect.text import count, describe_size, escape, text_of
 from rmqinspect.topics import LMQ_PREFIX

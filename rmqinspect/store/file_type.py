@@ -93,6 +93,17 @@ def own_base(file: StoreFile) -> int | None:
 
     :raises Unreadable: the file cannot be read.
     """
+    votes = base_votes(file)
+    # A body may hold the magic by chance: two votes must agree, unless there is only one.
+    base, count = max(votes.items(), key=lambda vote: vote[1], default=(-1, 0))
+    return base if 0 <= base <= LAST_BASE and (count > 1 or len(votes) == 1) else None
+
+
+def base_votes(file: StoreFile) -> Counter[int]:
+    """Return how many records near the beginning of a segment say each base.
+
+    :raises Unreadable: the file cannot be read.
+    """
     with open_file(file) as reader:
         raw = reader.read(0, _SEARCHED)
     votes: Counter[int] = Counter()
@@ -100,9 +111,7 @@ def own_base(file: StoreFile) -> int | None:
         own = raw[start + _OFFSET_AT : start + _OFFSET_AT + _OFFSET_SIZE]
         if len(own) == _OFFSET_SIZE:
             votes[int.from_bytes(own, "big", signed=True) - start] += 1
-    # A body may hold the magic by chance: two votes must agree, unless there is only one.
-    base, count = max(votes.items(), key=lambda vote: vote[1], default=(-1, 0))
-    return base if 0 <= base <= LAST_BASE and (count > 1 or len(votes) == 1) else None
+    return votes
 
 
 def _first(layout: object, raw: bytes) -> Container | None:

@@ -5,8 +5,7 @@ Files are opened read-only and without following links. Under `--read-rate` ever
 cached (RWF_NOWAIT), reads the rest, and drops the pages it brought in. For that to work the kernel
 must not read ahead (POSIX_FADV_RANDOM).
 
-Also where nothing is ever written: the paths given as evidence, and the stores around them (`refuse_inside`); and
-which process holds the lock of a store, which only an open file tells.
+Also which process holds the lock of a store, which only an open file tells.
 """
 
 import errno
@@ -18,14 +17,12 @@ import struct
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import ClassVar, Self
 
-from rmqinspect.errors import Refused, Unreadable
-from rmqinspect.schemas import ROOT_FOLDERS
+from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import IMAGE, CarvedSegment, Store, StoreFile
 from rmqinspect.system import filesystem, uri
 from rmqinspect.system import workers as stopping
@@ -373,38 +370,6 @@ def modified_at(file: StoreFile) -> int:
         return filesystem.stat(file.path).st_mtime_ns
     except OSError:
         return 0
-
-
-_LEVELS = 4  # depth of a consume-queue file below its root
-
-
-def refuse_inside(path: str, evidence: Sequence[str]) -> None:
-    """Check that `path` lies outside the evidence, links resolved.
-
-    :raises Refused: it lies inside.
-    """
-    path = uri.local_path(path)
-    real = uri.realpath(path)
-    # A local path never lies in a remote store, or the other way round: saves requests.
-    near = [other for other in evidence if uri.is_remote(other) == uri.is_remote(path)]
-    for root in _store_roots(near):
-        if uri.is_below(real, root):
-            names = uri.shown(path), uri.shown(root)
-            raise Refused("{}: lies inside the store {}; nothing is ever written there".format(*names))
-
-
-def _store_roots(paths: Sequence[str]) -> list[str]:
-    """Return the directories among `paths`, and the roots of stores above each path."""
-    roots: list[str] = []
-    for path in map(uri.realpath, paths):
-        if filesystem.isdir(path):
-            roots.append(path)
-        ancestor = path
-        for _ in range(_LEVELS):
-            ancestor = uri.dirname(ancestor)
-            if any(filesystem.isdir(uri.join(ancestor, name)) for name in ROOT_FOLDERS):
-                roots.append(ancestor)
-    return roots
 
 
 # struct flock of 64-bit Linux: type, whence, start, length, pid.

@@ -1,12 +1,15 @@
 """Output to stdout or to one file, which appears complete or not at all.
 
-A new file under construction, local or remote, and errors of writing as refusals.
+A new file under construction, local or remote; errors of writing as refusals; signals that wait for the end of a
+commit.
 """
 
 import os
 import secrets
+import signal
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -29,6 +32,27 @@ def as_refusal(path: str, verb: str = "written") -> Iterator[None]:
         raise
     except OSError as error:
         raise Refused(f"{shown(path)}: cannot be {verb}: {error.strerror}") from error
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Defer SIGINT, SIGHUP and SIGTERM to the end of the block: a commit takes moments and must not be cut in half.
+
+    `pthread_sigmask` would not do: Python handles a signal delivered to another thread in the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, _: received.append(number)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    for first in received[:1]:
+        signal.raise_signal(first)
 
 
 class NewFile:

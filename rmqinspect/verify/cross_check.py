@@ -28,6 +28,7 @@ and only for queues that do not ascend.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.system import uri
+from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import count
 from rmqinspect.times import time_words
 from rmqinspect.verify.codes import WRONG_UNITS
@@ -50,6 +52,7 @@ from rmqinspect.verify.loss import DanglingJudge, MissingEntries, MissingUnits
 from rmqinspect.verify.pointers import Joined
 from rmqinspect.verify.queue_join import Shift, UnitResult, capped_shifts
 from rmqinspect.verify.queue_survey import QueueSurvey
+from rmqinspect.verify.salvaged import SalvagedUnits, batch_gap
 from rmqinspect.verify.split import SplitResult, joined_unindexed
 from rmqinspect.verify.whole_log import LogSummary, finding_at
 from rmqinspect.verify.wrong_records import Misnamed, Stamp, WrongTime, is_step, misnamed_records, without_followers
@@ -173,6 +176,10 @@ class CrossJudge:
         self._missing_entries = MissingEntries()
         self.dangling = DanglingJudge(self.missing_units, whole_log=not _is_loose(store))
         self._shifts = capped_shifts(_MOST_RUNS)
+        # Their overflow is merged: what is suppressed counts as an error.
+        self._notes = CappedList[Finding, str](MERGED_ROWS * limit, lambda note: note.code, merge=_merged_notes)
+        self._noted: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._bridged = False
         self._chains: list[ChainEnds] = []
         self._unindexed: tuple[int, int, int] | None = None  # as SplitResult has it
         self._before_index: tuple[int, int, int] | None = None
@@ -261,14 +268,26 @@ class CrossJudge:
         self.missing_units.settle(summary.restarts, sees_end=sees_end)
         self._kept.extend(self.missing_units.findings(sees_end=sees_end, deep=self._deep))
         log, dangling = self.dangling.finish(log, summary)
-        self._kept.extend(dangling)
-        bridged = any(finding.code == "CL-BRIDGED" for finding in log)
-        self._kept.extend(_shift_findings(self._shifts.rows, _UnitCopies(self._store) if bridged else None))
+        salvaged = SalvagedUnits(self._store)
+        for finding in dangling:
+            note = salvaged.nowhere(finding)
+            self._kept.add(finding) if note is None else self._take_note(note)
+        self._bridged = any(finding.code == "CL-BRIDGED" for finding in log)
+        notes, shifts = salvaged.copies(self._shifts.rows) if self._bridged else ([], self._shifts.rows)
+        for note in notes:
+            self._take_note(note)
+        self._kept.extend(_shift_findings(shifts))
         self._kept.extend(self._missing_entries.findings())
         self._kept.extend(self._without_index())
         self._kept.extend(join_chains(self._chains, unclean=bool(self._store.of_kind("abort"))))
         self._take_surveys()
         return self._without_followers(log, summary)
+
+    def _take_note(self, note: Finding) -> None:
+        """Take a note about units that salvage has written: nothing is wrong with them, however many they are."""
+        assert note.file is not None and note.offset is not None
+        self._notes.add(note)
+        self._noted[note.file].append((note.offset, note.offset + (note.length or 1)))
 
     @property
     def misnamed(self) -> dict[int, Misnamed]:
@@ -283,7 +302,8 @@ class CrossJudge:
         self.edge_times = {key: stamp for key, stamp in self.edge_times.items() if stamp.place not in misdated}
         return [
             *(finding for finding in log if not (is_step(finding) and finding.physical_offset in steps)),
-            *without_followers(self._kept.rows, self.misnamed, misdated),
+            *without_followers(self._without_noted(), self.misnamed, misdated),
+            *self._notes.rows,
             *(
                 finding_at(
                     self._store,
@@ -298,13 +318,20 @@ class CrossJudge:
             ),
         ]
 
+    def _without_noted(self) -> list[Finding]:
+        """Return what was kept, but for what else there is to say about batch units that have a note."""
+        noted = {(file, start) for file, spans in self._noted.items() for start, _ in spans}
+        return [one for one in self._kept.rows if one.code != "BQ-COUNT" or (one.file, one.offset) not in noted]
+
     def _take_surveys(self) -> None:
         """Add the findings of the surveys, and the disorder of each queue without units that are wrong anyway."""
         wrong: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for file, spans in self._noted.items():
+            wrong[file] += spans
         _mark_wrong_units(self._kept.rows, wrong)
         for survey, files in zip(self._surveys, queue_files_of(self._store), strict=True):
             self.suppressed.update(survey.suppressed)
-            self._kept.extend(survey.findings)
+            self._kept.extend(map(batch_gap, survey.findings) if self._bridged else survey.findings)
             if not survey.ascends:
                 _mark_wrong_units(survey.findings, wrong)
                 self._kept.extend(find_disorder(files, wrong))
@@ -313,48 +340,18 @@ class CrossJudge:
 def _mark_wrong_units(findings: Iterable[Finding], wrong: dict[str, list[tuple[int, int]]]) -> None:
     """Add the byte ranges of wrong units to those of their files."""
     for finding in findings:
-        is_copy = finding.code == "CQ-SHIFT" and finding.severity == "info"  # of its neighbour
-        if (is_copy or finding.code in WRONG_UNITS) and finding.file and finding.offset is not None:
+        if finding.code in WRONG_UNITS and finding.file and finding.offset is not None:
             wrong[finding.file].append((finding.offset, finding.offset + (finding.length or 1)))
 
 
-class _UnitCopies:
-    """Units that stand for a lost message of a salvaged store: copies of the unit of a neighbour in the queue.
-
-    So a queue keeps its offsets, and a pull neither ends there nor passes over what follows.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._files: dict[tuple[str, int], list[QueueFile]] = defaultdict(list)
-        for file in store.queue_files:
-            if file.kind == "queue":
-                self._files[file.topic, file.queue_id].append(file)
-
-    def has(self, shift: Shift) -> bool:
-        """Whether each unit of a shift is that of the record it points at, and all between are the same."""
-        if shift.units > 1:
-            return False
-        own = shift.unit - shift.by
-        first, last = min(shift.unit, own), max(shift.unit, own)
-        units = {self._unit(shift.topic, shift.queue_id, offset) for offset in {first, (first + last) // 2, last}}
-        return len(units) == 1 and None not in units
-
-    def _unit(self, topic: str, queue_id: int, offset: int) -> bytes | None:
-        size = dtype_of(LAYOUTS["queue"]).itemsize
-        for file in self._files[topic, queue_id]:
-            if file.base <= offset * size < file.base + file.size:
-                try:
-                    with open_file(file) as reader:
-                        return reader.read(offset * size - file.base, size)
-                except Unreadable:
-                    return None
-        return None
+def _merged_notes(note: Finding, other: Finding) -> Finding:
+    return replace(note, count=note.count + other.count, counted=True)
 
 
-def _shift_findings(shifts: Iterable[Shift], copies: _UnitCopies | None) -> Iterator[Finding]:
-    """Yield CQ-SHIFT; runs that continue each other across splits are one. `copies`: of a log with bridges."""
+def _shift_findings(shifts: Iterable[Shift]) -> Iterator[Finding]:
+    """Yield CQ-SHIFT; runs that continue each other across splits are one."""
     runs: list[Shift] = []
-    for shift in sorted(shifts, key=lambda s: (s.topic, s.queue_id, s.unit)):
+    for shift in sorted(_by_unit(shifts), key=lambda s: (s.topic, s.queue_id, s.unit)):
         last = runs[-1] if runs else None
         if last is not None and _continues(last, shift):
             runs[-1] = last._replace(units=last.units + shift.units)
@@ -365,13 +362,9 @@ def _shift_findings(shifts: Iterable[Shift], copies: _UnitCopies | None) -> Iter
         what = f"the unit's queue offset is {by} its record's"
         if run.units > 1:
             what = f"{run.units} units from queue offset {run.unit} on are {by} their records' queue offsets"
-        is_copy = copies is not None and copies.has(run)
-        if is_copy:
-            what = "the unit of a lost message: it leads to its neighbour in the queue, as salvage writes it"
         yield Finding(
             "CQ-SHIFT",
             what,
-            severity="info" if is_copy else "",
             file=run.file,
             offset=run.position,
             physical_offset=run.physical_offset,
@@ -383,6 +376,17 @@ def _shift_findings(shifts: Iterable[Shift], copies: _UnitCopies | None) -> Iter
             expected=str(run.unit - run.by),
             found=str(run.unit),
         )
+
+
+def _by_unit(shifts: Iterable[Shift]) -> Iterator[Shift]:
+    """Yield the shifts, each unit by itself where several lead to one record: each is another number of places off."""
+    size = dtype_of(LAYOUTS["queue"]).itemsize
+    for shift in shifts:
+        for at in range(shift.units if shift.one_record else 0):
+            unit, position = shift.unit + at, shift.position + at * size
+            yield shift._replace(position=position, unit=unit, units=1, by=shift.by + at, one_record=False)
+        if not shift.one_record:
+            yield shift
 
 
 def _continues(last: Shift, shift: Shift) -> bool:

@@ -223,7 +223,10 @@ UNITS = Kind(
 
 
 class Shift(NamedTuple):
-    """Consecutive units of a queue that are a constant number of places off their records' queue offsets."""
+    """Consecutive units of a queue that are a constant number of places off their records' queue offsets.
+
+    Or that all lead to one record, so that the number is that of the first one.
+    """
 
     file: str
     position: int
@@ -233,6 +236,7 @@ class Shift(NamedTuple):
     units: int
     by: int  # number of the unit minus queue offset of the record
     physical_offset: int  # of the first unit's record
+    one_record: bool = False
 
 
 def capped_shifts(limit: int) -> CappedList[Shift, str]:
@@ -274,7 +278,7 @@ def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
     result.dangling = report.dangling(ranges, prove)
     report.add_findings()
     result.misnamed = _misnamed(units, limit)
-    result.shifts = _find_shifts(wrong, report)
+    result.shifts = _find_shifts(wrong, report, plan)
     result.joined = int(units.joined.sum())
     if result.joined:
         last = np.flatnonzero(units.has_unit & (step.OWN_UNIT | step.FURTHER_UNIT))[-1]
@@ -411,17 +415,25 @@ def _misnamed(units: JoinedUnits, limit: int) -> list[Misnamed]:
     return found
 
 
-def _find_shifts(wrong: Pointers, report: PointerReport) -> list[Shift]:
+def _find_shifts(wrong: Pointers, report: PointerReport, plan: CrossPlan) -> list[Shift]:
     """Return runs of units whose number is not the queue offset of their record."""
     at = wrong.which(step.SHIFTED)
     at = at[np.lexsort((wrong.row[at], wrong.file[at]))]
     by = wrong.values["offset"][at] - wrong.values["expected"][at]
-    consecutive = wrong.row[at] - np.arange(len(at))
+    file, row, place = wrong.file[at], wrong.row[at], wrong.values["physical_offset"][at]
+    is_batch = np.array([one.kind == "batch_queue" for one in plan.queue_files], np.bool_)
+    goes_on = (file[1:] == file[:-1]) & ~is_batch[file[1:]]
+    goes_on &= (row[1:] == row[:-1] + 1) & (place[1:] == place[:-1])
+    one_record = np.zeros(len(at), np.bool_)
+    one_record[1:] |= goes_on
+    one_record[:-1] |= goes_on
+    kind = np.where(one_record, place, by)
     shifts = capped_shifts(MOST_RUNS)
-    for first, behind in groups(wrong.file[at], by, consecutive):
+    for first, behind in groups(file, kind, one_record.astype(np.int64), row - np.arange(len(at))):
         unit = int(at[first])
-        file, position, _, topic, queue_id, offset = report.locate(unit)
+        name, position, _, topic, queue_id, offset = report.locate(unit)
         assert topic is not None and queue_id is not None and offset is not None
-        physical_offset = int(wrong.values["physical_offset"][unit])
-        shifts.add(Shift(file, position, topic, queue_id, offset, behind - first, int(by[first]), physical_offset))
+        units, is_one = behind - first, bool(one_record[first])
+        shift = Shift(name, position, topic, queue_id, offset, units, int(by[first]), int(place[first]), is_one)
+        shifts.add(shift)
     return shifts.rows

@@ -19,11 +19,13 @@ import pyarrow as pa
 from rmqinspect.broker.dispatch import Dispatched, Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.kernels import Table, kernel
+from rmqinspect.commitlog.bridges import records_in
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.columns import (
     BORN_PORT,
     PHYSICAL_OFFSET,
     QUEUE_ID,
+    QUEUE_OFFSET,
     START,
     STORE_PORT,
     STORE_TIMESTAMP,
@@ -127,6 +129,7 @@ def check_split(split: Split, limits: CheckLimits, plan: CrossPlan | None = None
 
 
 _LAST_PORT = 0xFFFF
+LAST_PLACE = (2**63 - 1 - 2**31) // 20  # of a queue: its unit, and the file after it, have places that are Java longs
 _COMPRESSION_MASK, _COMPRESSION_SHIFT = message.COMPRESSION_MASK, message.COMPRESSION_SHIFT
 _LAST_COMPRESSION = len(message.COMPRESSIONS) - 1
 _OFFSET, _FIELD, _TIME = 1, 2, 4  # rules that `_broken_rules` looks at
@@ -141,7 +144,8 @@ def _broken_rules(rows: Table, base: int, before: int) -> int:
             broken |= _OFFSET
         ports = rows[row, BORN_PORT] | rows[row, STORE_PORT]
         kind = (rows[row, SYS_FLAG] & _COMPRESSION_MASK) >> _COMPRESSION_SHIFT
-        if rows[row, QUEUE_ID] < 0 or not 0 <= ports <= _LAST_PORT or kind > _LAST_COMPRESSION:
+        places = 0 <= rows[row, QUEUE_OFFSET] <= LAST_PLACE and rows[row, QUEUE_ID] >= 0
+        if not places or not 0 <= ports <= _LAST_PORT or kind > _LAST_COMPRESSION:
             broken |= _FIELD
         time = rows[row, STORE_TIMESTAMP]
         if time < before:
@@ -184,6 +188,10 @@ class _SplitCheck:
         self.result.account.add(gap)
         if gap.reason == BRIDGED:
             self.queues.forget()
+            if self.chain is not None:
+                # In a DLedger log they are entries like all others.
+                for records in records_in(self.split.segment, gap.start, gap.end):
+                    self.chain.take(records)
         elif gap.kind != "filler":
             self.queues.forget()
             self.times.forget()
@@ -293,11 +301,12 @@ class _SplitCheck:
 
     def _fields(self, records: Records) -> None:
         """Report records with values that no broker writes."""
-        queue_id, born, store = (records.field(name) for name in ("queue_id", "born_port", "store_port"))
+        queue_id, place, born, store = map(records.field, ("queue_id", "queue_offset", "born_port", "store_port"))
         kind = (records.sys_flag & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
         compressed = (records.sys_flag & SysFlag.COMPRESSED) != 0
         for bad, what, values in (
             (queue_id < 0, "negative queue id", queue_id),
+            ((place < 0) | (place > LAST_PLACE), "impossible queue offset", place),
             ((born < 0) | (born > _LAST_PORT), "impossible producer port", born),
             ((store < 0) | (store > _LAST_PORT), "impossible broker port", store),
             (compressed & (kind >= len(message.COMPRESSIONS)), "unknown compression type", kind),

@@ -384,7 +384,8 @@ def leave_abort(root: Path, text: str) -> None:
 
 def remove_file(root: Path, name: str) -> None:
     """Remove a file of the root: `abort` makes an exit clean, `lock` and `abort.bak` mean nothing."""
-    (root / name).unlink(missing_ok=True)
+    if not (root / name).is_dir():
+        (root / name).unlink(missing_ok=True)
 
 
 def write_config(root: Path, name: str, text: str, backup: str) -> None:

@@ -17,6 +17,7 @@ from tests.support.locks import HOLD, OPEN, other_process
 from tests.support.samples import ROOT, sample
 
 forecast = runner("forecast", after=("-j", "1"))
+salvage = runner("salvage", after=("-j", "1"))
 
 FLIPPED, HEALTHY = sample("flipped-bit-5.3.3"), sample("healthy-4.9.7")
 
@@ -204,3 +205,28 @@ def test_a_conf_without_sizes_is_remedied_by_all_its_lines_at_once(forecast: Run
     settings = oracle.case("crash", "base-4.3.2-clean")["settings"]
     for name in ("mapedFileSizeCommitLog", "mapedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum"):
         assert f"{name}={settings[name.replace('maped', 'mapped')]}" in best["way"]
+
+
+@pytest.mark.parametrize("name", ["zeroed-page-4.7.1", "flipped-bit-5.3.3"])
+def test_the_price_of_a_salvage_is_what_that_comes_to(name: str, forecast: Run, salvage: Run, tmp_path: Path) -> None:
+    store = sample(name)
+    price = json.loads(forecast(store, "--salvage", "-f", "json")[1])["salvage"]
+    salvage(store, "-o", tmp_path / "NEW", "-q")
+    receipt = json.loads((tmp_path / "NEW.receipt.json").read_text())
+    assert price == {
+        "broker_version": receipt["broker_version"],
+        "lost_offsets": sum(len(one["lost"]) for one in receipt["lost_offsets"]),
+        "aside": len(receipt["aside"]),
+        "aside_bytes": sum(one["end"] - one["start"] for one in receipt["aside"]),
+        "repaired": len(receipt["repaired"]),
+        "inexact": 0,
+        "refused": None,
+    }
+
+
+def test_a_salvage_that_is_refused_has_no_price(forecast: Run) -> None:
+    store = oracle.store("crash", "log_empty-5.2.0-c")
+    _, out, _ = forecast(store, "--salvage", "-f", "json")
+    assert "nothing to save" in json.loads(out)["salvage"]["refused"]
+    assert "salvaged   no new store: " in forecast(store, "--salvage")[1]
+    assert forecast(store, "--salvage", "--script")[0] == 2

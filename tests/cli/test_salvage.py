@@ -4,8 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from rmqinspect.document import typed
-from rmqinspect.rescue.salvage_receipt import SalvageReceipt, as_json
+from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.receipt import as_json
+from rmqinspect.rescue.salvage_receipt import SalvageReceipt
 from tests.support import command
 from tests.support.command import Run
 from tests.support.samples import sample
@@ -36,6 +40,28 @@ def test_a_dry_run_writes_nothing(run: Run, tmp_path: Path) -> None:
     assert status == 3
     assert "nothing is written (--dry-run)" in out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_needs_no_place(run: Run, tmp_path: Path) -> None:
+    status, out, _ = run(str(sample("flipped-bit-5.3.3")), "--dry-run")
+    assert status == 0
+    assert out.startswith("new store   NEW, ")
+    status, _, err = run(str(sample("flipped-bit-5.3.3")))
+    assert status == 2
+    assert "only --dry-run goes without" in err
+
+
+def test_room_for_what_goes_aside_is_needed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(NewStore, "check_room", lambda new, size: asked.append(size))
+    store = shutil.copytree(sample("flipped-bit-5.3.3"), tmp_path / "store")
+    run(str(store), "-o", str(tmp_path / "one"), "-q")
+    path = store / "commitlog/00000000000000065536"
+    raw = bytearray(path.read_bytes())
+    raw[20_000:60_000] = bytes(range(1, 251)) * 160
+    path.write_bytes(raw)
+    run(str(store), "-o", str(tmp_path / "two"), "-q")
+    assert asked[-1] > asked[0] + 30_000
 
 
 def test_an_existing_or_nested_place_is_refused(run: Run, tmp_path: Path) -> None:

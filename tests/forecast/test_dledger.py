@@ -7,7 +7,7 @@ import pytest
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.json_files import read_checkpoint
-from rmqinspect.forecast.dledger import ledger_files, record_scan, recover_ledger
+from rmqinspect.forecast.dledger import cuts_queues, holds_messages, ledger_files, record_scan, recover_ledger
 from rmqinspect.forecast.settings import settings_of
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
@@ -118,3 +118,19 @@ def test_the_records_of_a_damaged_ledger(damage: Callable[[Path], None], end: in
     found = record_scan(store, files, rules, settings, read_checkpoint(store), recover_ledger(store, files, settings))
     assert found is not None
     assert found[0].scan(rules, found[1], 0, clean=False, take=None).end == end
+
+
+# DefaultMessageStore of these releases, dledger-5.3.3 with a file abort: what the queues have after the start. A
+# checkpoint of 5.5.0 says where the queues end, one of an older release does not: then 5.5.0 cuts nothing.
+@pytest.mark.parametrize(
+    ("release", "noted", "cuts"),
+    [("5.3.3", 0, True), ("5.4.0", 0, True), ("5.5.0", 0, False), ("5.5.0", MAX, True), ("5.5.0", BASE, False)],
+)
+def test_5_5_0_cuts_the_queues_where_the_checkpoint_says_that_they_end(release: str, noted: int, cuts: bool) -> None:
+    end = MAX - ENTRIES * 48
+    checkpoint = {"logics_physical_offset": noted}
+    assert cuts_queues(rules_of_start(release), checkpoint, end, clean=False) is cuts
+    assert cuts_queues(rules_of_start(release), checkpoint, end, clean=True)
+    root = oracle.store("broker", "dledger-5.3.3")
+    assert holds_messages(ledger_files(open_store([str(root)])), end, MAX)
+    assert not holds_messages(ledger_files(open_store([str(root)])), MAX, MAX)

@@ -19,6 +19,7 @@ from rmqinspect.forecast.outcome import (
     Losses,
     Outcome,
     Remedy,
+    SalvagePrice,
     SetBack,
     Verdict,
     verdict_line,
@@ -44,7 +45,9 @@ def test_every_field_is_listed_and_has_its_type() -> None:
     listed = {path: kind for path, kind, _ in listed_fields()}
     met = set()
     replica = InReplica("b", Counter({"TopicA": 140}), Counter({"TopicA": 5}))
-    for made in (Forecast([LOSES, SAFE], ways, replica=replica), Forecast([REFUSES], refused, unread=["config"])):
+    salvage = SalvagePrice("5.3.3", 0, 1, 200, 2, 0)
+    whole = Forecast([LOSES, SAFE], ways, replica=replica, salvage=salvage)
+    for made in (whole, Forecast([REFUSES], refused, unread=["config"])):
         for path, value in fields(document(made), _FREE):
             if path.startswith(("versions[].", "decisions[].inputs.")):
                 continue

@@ -30,7 +30,7 @@ from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.verify.next_start import start_lines
-from tests.support import oracle
+from tests.support import oracle, timers
 
 _LATER = ("idx_dir", "size_huge")  # refused by the index, and killed by the scan: not by what is loaded
 
@@ -223,6 +223,22 @@ def test_the_timer_log(tmp_path: Path) -> None:
         assert (load_timer_log(store, rules_of_start(release), settings).refusal is not None) == refused
     settings = Settings(mapped_file_size_timer_log=100, timer_wheel_enable=False)
     assert load_timer_log(store, rules_of_start("5.5.0"), settings).refusal is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "flushed", "gone"),
+    [(None, None, 0), (25, None, 1), (5, None, 0), (5, 0, 2), (44, 0, 0), (38, 0, 0)],
+)
+def test_behind_the_first_place_without_a_unit_files_of_the_timer_log_are_deleted(
+    unit: int | None, flushed: int | None, gone: int, tmp_path: Path
+) -> None:
+    timer = timers.some()
+    timer.flushed = flushed
+    if unit is not None:
+        timer.change(unit, magic=77)
+    settings = Settings(mapped_file_size_timer_log=timers.FILE_SIZE)
+    found = load_timer_log(timer.write(tmp_path), rules_of_start("5.5.0"), settings)
+    assert [entry.name for entry in found.deleted] == sorted(entry.name for entry in found.loaded)[3 - gone :]
 
 
 @pytest.mark.parametrize("name", [name for name in oracle.cases("broker") if "-5." in name])

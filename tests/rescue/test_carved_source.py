@@ -10,9 +10,9 @@ from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.rescue.carved_source import carve_sources
+from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.salvage import Salvaged, SalvageJob, SalvageRequest
-from rmqinspect.rescue.sources import open_sources
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import IMAGE, CarvedSegment, Fragment, Segment, Store
 from rmqinspect.store.reader import open_file

@@ -189,27 +189,56 @@ def test_a_killed_run_looks_unfinished_and_running_again_works(tmp_path: Path, r
 def test_a_run_that_lives_is_left_alone(tmp_path: Path) -> None:
     with NewStore(str(tmp_path / "new"), []) as first:
         first.write("lock", b"lock")
-        with NewStore(str(tmp_path / "new"), []) as second:
-            second.write("lock", b"lock")
+        with pytest.raises(Refused, match="another run is making it"), NewStore(str(tmp_path / "new"), []):
+            pass
         assert (Path(first.folder) / "lock").exists()
         first.commit(b"{}")
     assert names_in(tmp_path) == ["new", "new.receipt.json"]
 
 
 def test_hidden_files_of_others_stay(tmp_path: Path) -> None:
-    for name in (".new.part", ".new.12345678.part.old", ".other.12345678.part"):
+    others = {".new.part", ".new.12345678.part", ".other.rmqinspect.part", ".new.rmqinspect.part.old"}
+    for name in others:
         (tmp_path / name).mkdir()
-    (tmp_path / ".new.abcdef01.part").write_bytes(b"a file")
     with NewStore(str(tmp_path / "new"), []) as new:
         new.commit(b"{}")
-    assert {".new.part", ".new.12345678.part.old", ".other.12345678.part", ".new.abcdef01.part"} < set(
-        names_in(tmp_path)
-    )
+    assert others < set(names_in(tmp_path))
+
+
+def test_a_hidden_folder_that_is_no_runs_is_never_emptied(tmp_path: Path) -> None:
+    other = tmp_path / ".new.rmqinspect.part"
+    other.mkdir()
+    (other / "photo").touch()
+    (other / "store").mkdir()
+    with pytest.raises(Refused, match="not of this program"), NewStore(str(tmp_path / "new"), []):
+        pass
+    assert names_in(other) == ["photo", "store"]
+
+
+def test_a_link_in_the_place_of_the_hidden_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "else").mkdir()
+    (tmp_path / ".new.rmqinspect.part").symlink_to("else")
+    with pytest.raises(Refused, match="cannot be made"), NewStore(str(tmp_path / "new"), []):
+        pass
+    assert names_in(tmp_path / "else") == []
+
+
+def test_what_a_killed_run_left_is_not_removed_where_it_is_a_source(tmp_path: Path) -> None:
+    left = tmp_path / ".new.rmqinspect.part/store/commitlog"
+    left.mkdir(parents=True)
+    (left.parents[1] / "committing").touch()
+    (tmp_path / "new.aside").mkdir()
+    with pytest.raises(Refused, match="left by a killed run"):
+        NewStore(str(tmp_path / "new"), [str(left)])
+    with pytest.raises(Refused, match="already exists"):
+        NewStore(str(tmp_path / "new"), [str(tmp_path / "new.aside/1.bin")])
+    with NewStore(str(tmp_path / "new"), []):
+        assert names_in(tmp_path) == [".new.rmqinspect.part"]
 
 
 def test_what_lies_beside_a_finished_store_stays_though_its_run_was_killed_in_the_end(tmp_path: Path) -> None:
     """The three names are given, the hidden folder is still there; then the store is moved away."""
-    left = tmp_path / ".new.0123abcd.part"
+    left = tmp_path / ".new.rmqinspect.part"
     left.mkdir()
     (left / "committing").touch()
     (tmp_path / "new.receipt.json").write_text("of the store that was moved")

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.commitlog.records import Records
+from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.log_plan import LogPlan, Planner
-from rmqinspect.rescue.repair import repair_record, time_change
-from rmqinspect.rescue.sources import Composite, judge_source, open_sources
+from rmqinspect.rescue.repair import Times, Unit, repair_record, time_change, topic_of
+from rmqinspect.rescue.sources import Composite, judge_source
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.discover import open_store
 from tests.rescue.test_salvage import sound_records
@@ -32,7 +34,8 @@ PROVEN = (
 )
 
 
-def _plan(store: Path) -> LogPlan:
+def plan_of(store: Path) -> LogPlan:
+    """Return what a salvage of one store would write."""
     size = open_store([str(store)]).segment_size
     assert size is not None
     given = open_sources([("store", str(store))], {})
@@ -71,7 +74,7 @@ def test_a_flipped_bit_with_a_counterpart_is_repaired(name: str, flips: int, tmp
         changed = bytearray(kept)
         changed[place % size + at] ^= 1 << bit
         path.write_bytes(changed)
-        plan = _plan(store)
+        plan = plan_of(store)
         path.write_bytes(kept)
         assert [(one.place, one.raw) for one, _ in plan.repaired] == [(place, raw)], (field, place, at, bit)
         assert not plan.lost
@@ -97,6 +100,26 @@ def test_two_flipped_bits_are_not_repaired() -> None:
     assert repair_record(bytes(raw) + bytes(100), 0, 60_000, len(raw)) is None
 
 
+def test_damage_of_a_field_up_to_bytes_that_nothing_proves_is_not_repaired() -> None:
+    raw = record(0, properties={"UNIQ_KEY": "7F00", "TAGS": "a"}, body=b"x" * 300)
+    at = fields_of(raw).index("properties_size")
+    size = int.from_bytes(raw[at : at + 2], "big")
+    for other, proven in ((size ^ 4, True), (size | 0x4000, True), (size | 0x6000, True), (size ^ 0x26, False)):
+        changed = raw[:at] + other.to_bytes(2, "big") + raw[at + 2 :]
+        found = repair_record(changed + bytes(100), 0, 60_000, len(raw))
+        assert (found is not None and found.raw == raw) is proven, other
+
+
+def test_a_sysflag_with_bits_that_mean_nothing_is_not_repaired() -> None:
+    raw = record(0, sys_flag=0x100)
+    unit = Unit("TopicA", 0, 0, 0, len(raw), 0)._replace(topic=topic_of(Records.of_one(raw, 0)).decode())
+    for flags, proven in ((0x104, True), (0x504, False), (0x1104, False)):
+        changed = raw[:36] + flags.to_bytes(4, "big") + raw[40:]
+        found = repair_record(changed + bytes(100), 0, 60_000, len(raw), unit)
+        assert (found is not None and found.raw == raw) is proven, hex(flags)
+        assert proven or found is None
+
+
 def test_in_a_body_with_a_lost_page_no_bit_is_looked_for() -> None:
     body = random.Random(1).randbytes(3 << 20)
     raw = bytearray(record(0, body=body))
@@ -106,15 +129,52 @@ def test_in_a_body_with_a_lost_page_no_bit_is_looked_for() -> None:
 
 def test_a_store_time_gets_back_its_bit_or_comes_between_its_neighbours() -> None:
     raw = bytearray(record(0, store_timestamp=STORED ^ 1 << 30))
-    found = time_change(bytes(raw), 0, STORED - 5, STORED + 5)
+    found = time_change(bytes(raw), 0, Times(STORED - 5, STORED + 5))
     assert found is not None
     assert int.from_bytes(found.after, "big") == STORED
     assert found.bit is not None
-    odd = time_change(record(0, store_timestamp=STORED + 3_600_000), 0, STORED - 5, STORED + 5)
+    odd = time_change(record(0, store_timestamp=STORED + 3_600_000), 0, Times(STORED - 5, STORED + 5))
     assert odd is not None
     assert int.from_bytes(odd.after, "big") == STORED - 5
     assert "at most 10 ms" in odd.proof
-    assert time_change(record(0), 0, STORED - 5, STORED + 5) is None
+    assert time_change(record(0), 0, Times(STORED - 5, STORED + 5)) is None
+
+
+def test_the_index_and_the_unit_narrow_a_store_time_down() -> None:
+    raw = record(0, store_timestamp=STORED ^ 1 << 12)
+    wide = Times(STORED - 3_600_000, STORED + 3_600_000)
+    # Between its neighbours nothing is wrong with it; one witness alone may be wrong itself.
+    second = STORED - STORED % 1000, STORED - STORED % 1000 + 999
+    delivery = STORED + 5000
+    assert time_change(raw, 0, wide) is None
+    assert time_change(raw, 0, wide._replace(indexed=second)) is None
+    assert time_change(raw, 0, wide._replace(delivery=delivery)) is None
+    assert time_change(raw, 0, wide._replace(batch=STORED)) is None
+    for times in (
+        wide._replace(indexed=second, delivery=delivery),
+        wide._replace(indexed=second, batch=STORED),
+        wide._replace(indexed=second, contradicted=True),
+    ):
+        found = time_change(raw, 0, times)
+        assert found is not None
+        assert (int.from_bytes(found.after, "big"), found.exact) == (STORED, True)
+    # Far from its neighbours, and no bit does: it is as good as the index knows.
+    odd = record(0, store_timestamp=STORED + 86_400_000)
+    found = time_change(odd, 0, wide._replace(indexed=second))
+    assert found is not None
+    assert (int.from_bytes(found.after, "big"), found.exact) == (second[0], False)
+    assert "at most 999 ms" in found.proof
+
+
+def test_a_negative_queue_id_gets_back_its_sign() -> None:
+    raw = record(0, queue_id=3, sys_flag=int(SysFlag.TRANSACTION_PREPARED))
+    at = fields_of(raw).index("queue_id")
+    changed = raw[:at] + bytes([raw[at] ^ 0x80]) + raw[at + 1 :]
+    found = repair_record(changed + bytes(100), 0, 60_000, len(raw))
+    assert found is not None
+    assert found.raw == raw
+    odd = raw[:at] + b"\xff\xff\xff\xfd" + raw[at + 4 :]
+    assert repair_record(odd + bytes(100), 0, 60_000, len(raw)) is None
 
 
 def test_a_shifted_queue_proves_nothing_about_its_records(tmp_path: Path) -> None:
@@ -122,4 +182,4 @@ def test_a_shifted_queue_proves_nothing_about_its_records(tmp_path: Path) -> Non
     queue = next(iter(sorted((tmp_path / "store/consumequeue/TopicA/0").iterdir())))
     raw = queue.read_bytes()
     queue.write_bytes(raw[20:] + bytes(20))
-    assert _plan(tmp_path / "store").repaired == []
+    assert plan_of(tmp_path / "store").repaired == []

@@ -16,16 +16,18 @@ import pytest
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.errors import NotAStore, Refused
+from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.receipt import as_json
 from rmqinspect.rescue.salvage import Salvaged, SalvageJob, SalvageRequest
-from rmqinspect.rescue.salvage_receipt import SalvageReceipt, as_json
-from rmqinspect.rescue.sources import open_sources
+from rmqinspect.rescue.salvage_receipt import SalvageReceipt
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle
 from tests.support.broken_disk import broken_disk
+from tests.support.rocksdb import needs_rocksdict
 from tests.support.samples import ROOT, sample
 from tests.support.sampling import sampled
 
@@ -189,6 +191,19 @@ def test_segments_with_wrong_names_and_loose_ones_find_their_places(tmp_path: Pa
     assert records == _healthy()
 
 
+def test_one_record_says_less_than_the_name_of_its_segment(tmp_path: Path) -> None:
+    """Of a segment one record is left, and a bit of its PHYSICALOFFSET was flipped: it would stand elsewhere."""
+    store, base = _copy_of("healthy-5.5.0", tmp_path / "store"), 131072
+    first = _healthy()[base]
+    for bit in (0, 17, 40):
+        flipped = (base ^ 1 << bit).to_bytes(8, "big")
+        _damage(store, base, (0, first[:28] + flipped + first[36:]), (len(first), bytes(65536 - len(first))))
+        made, records = salvage(tmp_path / f"new{bit}", store)
+        assert made.holds
+        assert [row.field for row in made.receipt.repaired] == ["PHYSICALOFFSET"]
+        assert records == {at: raw for at, raw in _healthy().items() if not base < at < base + 65536}
+
+
 def test_a_segment_off_the_grid_leaves_aside_what_cannot_stand_there(tmp_path: Path) -> None:
     """`--base` may say anything: a gap of 20 bytes in front of a record holds no bridge."""
     given = open_sources(
@@ -227,6 +242,28 @@ def test_sources_that_differ_are_refused_unless_one_is_preferred(tmp_path: Path)
     assert made.receipt.sources[1].differs_from is not None
 
 
+def test_a_copy_beside_a_segment_has_a_name_of_its_own(tmp_path: Path) -> None:
+    one, two = _diverged(tmp_path)
+    name = "00000000000000000000.bak"
+    (two / f"commitlog/{0:020}").rename(one / "commitlog" / name)
+    with pytest.raises(Refused, match=f"one and one:{name} differ"):
+        salvage(tmp_path / "new", one)
+    made, records = salvage(tmp_path / "new", one, prefer="one")
+    assert made.holds
+    assert records == _healthy()
+    assert [source.name for source in made.receipt.sources] == ["one", f"one:{name}"]
+
+
+def test_a_queue_offset_that_no_queue_has_is_left_aside(tmp_path: Path) -> None:
+    store = _copy_of("healthy-5.5.0", tmp_path / "store")
+    place = sorted(_healthy())[-1]
+    _damage(store, place - place % 65536, (place % 65536 + 20, b"\xff" * 8))
+    made, records = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert [one.start for one in made.receipt.aside] == [place]
+    assert records == {at: raw for at, raw in _healthy().items() if at != place}
+
+
 def test_linked_segments_are_the_sources_own_but_never_the_last(tmp_path: Path) -> None:
     store = _copy_of("healthy-5.5.0", tmp_path / "store")
     made, _ = salvage(tmp_path / "new", store, link=True)
@@ -256,6 +293,28 @@ def test_a_broken_json_file_is_replaced_by_its_sound_backup(tmp_path: Path) -> N
     assert not (tmp_path / "new/config/consumerOffset.json").exists()
     assert [note for note in made.receipt.notes if "broken" in note]
     assert [row.file for row in made.receipt.left_out] == ["config/consumerOffset.json"]
+
+
+def test_what_is_brought_and_broken_is_left_out_again(tmp_path: Path) -> None:
+    store = _copy_of("healthy-5.5.0", tmp_path / "store")
+    (store / "compaction").mkdir(exist_ok=True)
+    (store / "compaction/position-checkpoint").write_text('{"topicPositions":{"T')
+    made, _ = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert [row.file for row in made.receipt.left_out] == ["compaction/position-checkpoint"]
+    assert any("compacts each queue again" in note for note in made.receipt.notes)
+    assert not (tmp_path / "new/compaction/position-checkpoint").exists()
+
+
+@needs_rocksdict
+def test_a_broken_database_is_left_out(tmp_path: Path) -> None:
+    store = oracle.copy("broker", "rocksopt-5.5.0", tmp_path)
+    for path in (store / "rocksdbstore").glob("*.sst"):
+        path.write_bytes(bytes(path.stat().st_size))
+    made, _ = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert not (tmp_path / "new/rocksdbstore").exists()
+    assert {row.file.partition("/")[0] for row in made.receipt.left_out} == {"rocksdbstore"}
 
 
 def _files(root: Path) -> Iterator[tuple[str, bytes]]:

@@ -1,8 +1,9 @@
 """Real stores judge a store: what consumers, searches and producers get of it is compared with what has to be there.
 
 A store is started several times, one after the other, each time as after a clean or an unclean exit. Every start drains
-each queue as a consumer does (pulls of 32, each at the nextBeginOffset of the one before), searches keys, and puts a
-message into every queue; `judge` says in words what is not as it must be.
+each queue as a consumer does (pulls of 32, each at the nextBeginOffset of the one before), goes on where groups stand,
+searches keys, and puts a message into every queue; `judge` says in words what is not as it must be. Before each start
+forecast says what will come of it: that has to be what came.
 """
 
 import json
@@ -12,13 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rmqinspect.forecast.document import document
+from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.store.discover import open_store
+from tests.support.broker_answers import answer_of as answer_of_start
+from tests.support.broker_answers import differences
 from tests.support.real_brokers import RealBrokers
 
 Queue = tuple[str, int]  # topic, queue id
 Answer = Mapping[str, Any]
 
-_STEPS = ("construct", "load", "start", "drain", "find", "puts", "drain_again", "shutdown")
+_STEPS = ("construct", "load", "start", "drain", "consume", "find", "puts", "drain_again", "shutdown")
 _NEEDED = _STEPS[:4]
 # A pull that meets a place without a message may answer so, as long as it goes on behind it.
 _GOES_ON = frozenset(["FOUND", "MESSAGE_WAS_REMOVING", "NO_MATCHED_MESSAGE"])
@@ -53,7 +59,8 @@ class Truth:
     the store timestamp: of one that is wrong nothing but the order of the log says about what it was. Records that
     nobody can tell from sound ones are `forged`, (physical offset, CRC of all bytes): they may come anywhere.
     `next_offsets`: what the queue offset of the next message may be. `keys`: where a search by topic and key has to
-    find records, at least.
+    find records, at least. `consumers`: queue offsets at which groups go on. `elsewhere`: topics that a broker serves
+    from its compaction log, which is no part of what is judged.
     """
 
     messages: Sequence[Message]
@@ -61,6 +68,8 @@ class Truth:
     keys: Mapping[tuple[str, str], frozenset[int]] = field(default_factory=dict)
     maybe: Sequence[Message] = ()
     forged: frozenset[tuple[int, int]] = frozenset()
+    consumers: Mapping[Queue, Collection[int]] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
 
 
 def message_of(raw: bytes, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> Message:
@@ -85,7 +94,8 @@ def judge(
     `puts`: put a message into each queue of `truth.next_offsets`, at every start.
     """
     wrong: list[str] = []
-    wanted, next_offsets = _by_queue(truth.messages), dict(truth.next_offsets)
+    wanted = _by_queue([one for one in truth.messages if one.topic not in truth.elsewhere])
+    next_offsets = {queue: span for queue, span in truth.next_offsets.items() if queue[0] not in truth.elsewhere}
     maybe = _by_queue(truth.maybe)
     # Only queues in RocksDB have to be named: the store does not list them before they are asked for.
     rocks = str((settings or {}).get("storeType")) == "defaultRocksDB"
@@ -95,12 +105,22 @@ def judge(
         put = sorted(next_offsets) if puts else []
         # What was put makes the newest index file newer than the checkpoint: an unclean start deletes it.
         keys = [] if puts and any(unclean[1:number]) else sorted(truth.keys)
-        asked = {"keys": keys, "put": put, "queues": named if rocks else {}}
+        consumers = [
+            (*queue, place)
+            for queue, places in sorted(truth.consumers.items())
+            if queue in next_offsets
+            for place in sorted(places)
+        ]
+        asked = {"keys": keys, "put": put, "queues": named if rocks else {}, "consumers": consumers}
         more = number < len(unclean)
+        told = _told(release, root, settings or {})
         answer = brokers.ask(release, "open", root, settings, serve=True, end=more, **asked)
-        _leave_out(answer, truth.forged)
+        _leave_out(answer, truth)
         found = list(_failures(answer, _STEPS if more else _STEPS[:-1]))
+        if told["starts"] is not None:  # of a store with queues in RocksDB nothing is forecast
+            found += [f"told: {text}" for text in differences(told, answer_of_start(answer))]
         found += [*_served(answer, wanted, maybe, next_offsets), *_keys(answer, keys, truth.keys)]
+        found += _consumed(answer, consumers, wanted, truth.forged)
         found += _puts(answer, put, wanted, maybe, next_offsets)
         exit_before = "unclean" if abort else "clean"
         wrong += [f"{release}, start {number} ({exit_before}): {text}" for text in found[:_MOST_SAID]]
@@ -115,9 +135,18 @@ def judge(
     return wrong
 
 
-def _leave_out(answer: Answer, forged: frozenset[tuple[int, int]]) -> None:
-    for queue in (*(answer.get("drained") or ()), *(answer.get("drained_again") or ())):
-        queue["got"] = [row for row in queue["got"] if (row[0], row[2]) not in forged]
+def _told(release: str, root: Path, settings: Mapping[str, object]) -> Answer:
+    """Return what forecast says of the next start."""
+    config = root.with_name(f"{root.name}.conf")
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return document(forecast(open_store([str(root)], config=str(config)), ForecastRequest(release, instead=False)))
+
+
+def _leave_out(answer: dict[str, Any], truth: Truth) -> None:
+    for name in ("drained", "drained_again") if "drained" in answer else ():
+        answer[name] = [row for row in answer.get(name) or () if row["topic"] not in truth.elsewhere]
+        for queue in answer[name]:
+            queue["got"] = [row for row in queue["got"] if (row[0], row[2]) not in truth.forged]
 
 
 def _failures(answer: Answer, steps: Sequence[str]) -> Iterator[str]:
@@ -174,6 +203,32 @@ def _queue(
     moved = [(row, one) for row, one in known if row[4] >= 0 and (row[0], one.queue_offset) not in places]
     if moved:
         yield f"{queue}: {len(moved)} messages lie elsewhere, first {moved[0][1].queue_offset} at {moved[0][0][4]}"
+
+
+def _consumed(
+    answer: Answer,
+    asked: Sequence[tuple[str, int, int]],
+    wanted: Mapping[Queue, Mapping[int, Message]],
+    forged: frozenset[tuple[int, int]],
+) -> Iterator[str]:
+    """Yield the groups that stand behind their queue, or do not get the message there; of a lost one, a neighbour.
+
+    `asked`: topic, queue id, queue offset. Before the queue begins nothing is left: a consumer is told where it does.
+    """
+    bounds = {(row["topic"], row["queue_id"]): row for row in answer.get("drained") or ()}
+    for (topic, number, place), (status, following, first) in zip(asked, answer.get("consumed") or (), strict=False):
+        row = bounds.get((topic, number), {"min_offset": 0, "max_offset": 0, "got": ()})
+        low, high = row["min_offset"], row["max_offset"]
+        there = [one for one in wanted.get((topic, number), {}).values() if one.queue_offset == place]
+        passed = [one for one in wanted.get((topic, number), {}).values() if place <= one.queue_offset < following]
+        if (first and (first[0], first[2]) in forged) or (status in _GOES_ON and following > place and not passed):
+            continue
+        if place > high or (place < low and following != low):
+            yield f"{(topic, number)}: a group stands at {place}, the queue is from {low} to {high}: {status}"
+        elif low <= place < high and (not first or first[0] not in {got[0] for got in row["got"]}):
+            yield f"{(topic, number)}: a group at {place} gets {status}, {first}"
+        elif there and (not first or first[0] != there[0].physical_offset):
+            yield f"{(topic, number)}: a group at {place} gets {status}, {first}, not {there[0]}"
 
 
 def _keys(

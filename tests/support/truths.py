@@ -1,13 +1,15 @@
 """What consumers have to get of a store, read from its undamaged log by code of its own: `judge` asks for it."""
 
+import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from construct import ConstructError
 
+from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.schemas.message import (
     CRC_MASK,
     FIXED_SIZE,
@@ -36,11 +38,41 @@ def records_of(root: Path) -> list[Record]:
     return [record for path in _segments(root).values() for record in _chain(path)]
 
 
-def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release: str = "5") -> Truth:
+def consumers_of(root: Path, whole: Path) -> dict[Queue, set[int]]:
+    """Return the queue offsets at which groups stand, by queue: of those that `whole`, the undamaged store, has.
+
+    A broker deletes the queues of topics that its topics.json does not name; offsets of their groups stay.
+    """
+    path, found = root / "config" / "consumerOffset.json", dict[Queue, set[int]]()
+    text = path.read_text() if path.is_file() else "{}"
+    # A broker writes numbers as names.
+    for name, places in json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text)).get("offsetTable", {}).items():
+        for number, place in places.items():
+            found.setdefault((name.partition("@")[0], int(number)), set()).add(place)
+    folders = "consumequeue", "batchconsumequeue"
+    there = {path.parts[-3:-1] for folder in folders for path in (whole / folder).glob("*/*/*")}
+    return {queue: places for queue, places in found.items() if not there or (queue[0], str(queue[1])) in there}
+
+
+def compacted_of(root: Path, release: str) -> frozenset[str]:
+    """Return the topics that a release serves from its compaction log: those that have one."""
+    topics = (path.parent.name for path in (root / "compaction").glob("compactionLog/*/*"))
+    return frozenset(topics) if not release.startswith("4.") else frozenset()
+
+
+def truth_of(
+    records: Sequence[Record],
+    damaged: Path | None = None,
+    *,
+    release: str = "5",
+    consumers: Mapping[Queue, Collection[int]] = {},
+    elsewhere: frozenset[str] = frozenset(),
+) -> Truth:
     """Return what has to be there: all of these records, or those that a damaged copy still has, byte for byte.
 
     Of a damaged copy the other messages may be there, proven by whoever repaired them. A queue's next offset is that
-    behind its last message, lost or not, at the most, and behind its last sound one at least.
+    behind its last message, lost or not, at the most, and behind its last sound one at least. Of the `consumers` those
+    count that stand in a queue of the undamaged log.
     """
     there = _there(records, damaged) if damaged else {one.physical_offset: one.raw for one in records}
     sound = frozenset(one.physical_offset for one in records if there.get(one.physical_offset) == one.raw)
@@ -66,7 +98,15 @@ def truth_of(records: Sequence[Record], damaged: Path | None = None, *, release:
     forged = frozenset(
         (at, zlib.crc32(raw)) for at, raw in readable.items() if raw[39] & TRANSACTION_MASK != TRANSACTION_MASK
     )
-    return Truth(messages, spans, found, maybe, forged)
+    firsts: dict[Queue, int] = {}
+    for one in (*messages, *maybe):
+        queue = one.topic, one.queue_id
+        firsts[queue] = min(one.queue_offset, firsts.get(queue, one.queue_offset))
+    inside = {
+        queue: [place for place in places if queue in spans and firsts[queue] <= place <= spans[queue].most]
+        for queue, places in consumers.items()
+    }
+    return Truth(messages, spans, found, maybe, forged, inside, elsewhere)
 
 
 def truth_of_damaged(damaged: Path, salvaged: Path, *, release: str) -> Truth:
@@ -140,20 +180,22 @@ def _is_readable(raw: bytes) -> bool:
 
 
 def _segments(root: Path) -> dict[int, Path]:
-    folder = root / "commitlog"
+    folder = next(root.glob("dledger-*/data"), root / "commitlog")
     files = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     named = [path for path in files if re.fullmatch(r"[0-9]{20}", path.name)]
     return {int(path.name): path for path in sorted(named)}
 
 
 def _chain(path: Path) -> Iterator[Record]:
-    raw, at = path.read_bytes(), 0
+    raw = path.read_bytes()
+    lead = EntryHead.sizeof() if path.parent.name == "data" else 0  # of each record of a DLedger log
+    at = lead
     while at + FIXED_SIZE <= len(raw):
         size, magic = (int.from_bytes(raw[at + place : at + place + 4], "big", signed=True) for place in (0, 4))
         if magic not in RECORD_MAGICS or not FIXED_SIZE <= size <= len(raw) - at:
             return
         yield _record(int(path.name) + at, raw[at : at + size])
-        at += size
+        at += size + lead
 
 
 def _record(place: int, raw: bytes) -> Record:

@@ -293,6 +293,8 @@ def test_a_code_is_shown_and_its_near_miss_is_not(tmp_path: Path, code: str) -> 
     ("change", "what"),
     [
         ({"queue_id": -1}, "negative queue id"),
+        ({"queue_offset": -1}, "impossible queue offset"),
+        ({"queue_offset": 1 << 60}, "impossible queue offset"),
         ({"born_host": "1.2.3.4:65536"}, "impossible producer port"),
         ({"store_host": "1.2.3.4:-1"}, "impossible broker port"),
         ({"sys_flag": 0x401}, "unknown compression type"),

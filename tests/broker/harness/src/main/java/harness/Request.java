@@ -42,15 +42,16 @@ record Request(Map<?, ?> values) {
         return Boolean.parseBoolean(text(name, "false"));
     }
 
-    /** A list of pairs: [[text, text]]. */
-    List<List<String>> pairs(String name) {
-        List<List<String>> pairs = new ArrayList<>();
-        Object rows = values.get(name);
-        for (Object row : rows == null ? List.of() : (List<?>) rows) {
-            List<?> pair = (List<?>) row;
-            pairs.add(List.of("" + pair.get(0), "" + pair.get(1)));
+    /** A list of lists of texts and numbers, all as texts. */
+    List<List<String>> rows(String name) {
+        List<List<String>> rows = new ArrayList<>();
+        Object given = values.get(name);
+        for (Object row : given == null ? List.of() : (List<?>) given) {
+            List<String> texts = new ArrayList<>();
+            ((List<?>) row).forEach(value -> texts.add("" + value));
+            rows.add(texts);
         }
-        return pairs;
+        return rows;
     }
 
     /** A table of numbers by name, in the order of the request. */

@@ -15,7 +15,7 @@ import org.apache.rocketmq.store.*;
 /**
  * What a store that has started gives to those who ask: consumers, searches by key, producers.
  *
- * <p>Answers {@code drained} for every queue, {@code found} for every key asked for, {@code put} for every queue of
+ * <p>Answers {@code drained} for every queue, {@code consumed} for every place of {@code consumers}, {@code found} for every key asked for, {@code put} for every queue of
  * {@code put} in the request.
  */
 final class Serving {
@@ -67,6 +67,25 @@ final class Serving {
         drained.put("got", got);
         drained.put("pulls", pulls);
         return drained;
+    }
+
+    /** What a consumer gets that goes on at each [topic, queue id, queue offset]: status, nextBeginOffset, first record. */
+    static List<Object> consumed(DefaultMessageStore store, List<List<String>> places, int atOnce) {
+        List<Object> rows = new ArrayList<>();
+        for (List<String> place : places) {
+            long offset = Long.parseLong(place.get(2));
+            GetMessageResult result = store.getMessage("judge", place.get(0), Integer.parseInt(place.get(1)), offset, atOnce, null);
+            if (result == null) {
+                rows.add(List.of("null", -1, List.of()));
+                continue;
+            }
+            List<SelectMappedBufferResult> records = result.getMessageMapedList();
+            List<Long> offsets = offsets(result);
+            rows.add(List.of("" + result.getStatus(), result.getNextBeginOffset(),
+                records.isEmpty() ? List.of() : row(records.get(0), offsets.isEmpty() ? -1 : offsets.get(0))));
+            result.release();
+        }
+        return rows;
     }
 
     /** The queue offset of each record by the queue, where the release says it; else of the record itself. */

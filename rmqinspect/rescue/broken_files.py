@@ -1,0 +1,63 @@
+"""What a salvage has brought as it is, and has to leave out after all: files that are broken, or do not fit the log.
+
+The proof of the new store says which: verify finds an error in them, or forecast says that no broker starts with them.
+Files of the timer are of no use without each other, nor are those of a database, and those of the compaction log.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from rmqinspect.verify.result import VerifyResult
+
+_TIMER = ("timerwheel", "timerlog/", "config/timercheck")
+_FOLDERS = ("compaction/", "rocksdbstore/", "kvStore/")
+_COMPACTION_STATE = "compaction/position-checkpoint"
+_WRITTEN = ("commitlog/",)
+_TIMER_LOST = (
+    "the timer wheel and its log are left out, {why}: a broker reads the timer's topic anew from its beginning, so that"
+    " a delayed message that was delivered already may come again, and none that waits is forgotten"
+)
+_LOST = "{names} is broken: the new store is without it"
+_MEANINGS = {
+    "compaction/": ", and a broker compacts each queue again, from its first message that is left",
+    "rocksdbstore/": "; timer and half messages that it alone kept stay in the log, where no broker looks",
+}
+
+
+class Broken(NamedTuple):
+    """Files that are left out together."""
+
+    names: tuple[str, ...]  # that they begin with, relative to the store; a folder ends in /
+    why: str
+    note: str  # what that means
+
+
+def broken_files(proof: VerifyResult, brought: Collection[str]) -> list[Broken]:
+    """Return what a proof finds broken of the files that were brought, by their names relative to the new store."""
+    wrong = [(one.file, one.code, "no broker reads it") for one in proof.findings.rows if one.severity == "error"]
+    start = proof.next_start
+    if start is not None and (refusal := start.worst.refusal) is not None:
+        wrong.append((refusal.file, "", f"no broker starts with it: {refusal.why}"))
+    timer = [one for one in wrong if one[1].startswith("TM-") or (one[0] or "").startswith(_TIMER)]
+    found: dict[tuple[str, ...], Broken] = {}
+    if timer and any(file.startswith(_TIMER) for file in brought):
+        codes = sorted({code for _, code, _ in timer if code.startswith("TM-")})
+        why = f"{', '.join(codes)}: they do not fit the log" if codes else timer[0][2]
+        found[_TIMER] = Broken(_TIMER, why, _TIMER_LOST.format(why=why))
+    for file, code, why in wrong:
+        name = _name_of(file, brought)
+        if name is None or name.startswith((*_WRITTEN, *_TIMER)):
+            continue
+        folder = name.partition("/")[0] + "/"
+        name = folder if folder in _FOLDERS and not name.startswith(_COMPACTION_STATE) else name
+        meaning = next((text for start, text in _MEANINGS.items() if name.startswith(start)), "")
+        note = _LOST.format(names=name.rstrip("/")) + meaning
+        found.setdefault((name,), Broken((name,), f"{code}: {why}" if code else why, note))
+    return list(found.values())
+
+
+def _name_of(file: str | None, brought: Collection[str]) -> str | None:
+    """Return the name of a file that was brought, with / that of a folder of such; None of any other."""
+    if file is None or file in brought:
+        return file
+    return f"{file}/" if any(name.startswith(f"{file}/") for name in brought) else None

@@ -1,0 +1,83 @@
+"""Records that prove themselves, and that a queue unit, index entries or the times around them contradict.
+
+Verify names them; which field was changed is found in this order, and the first answer counts:
+
+    head     queue, queue offset, topic or type: the unit leads here, and its neighbours agree      repair.py
+    texts    a bit of TAGS, UNIQ_KEY, KEYS, DELAY: the unit's tags code, the hashes of the entries  texts.py
+    time     STORETIMESTAMP: its neighbours, the index, the time of delivery, the batch unit        repair.py
+
+Where none answers, the record is kept as it is: what contradicts it may be what was damaged.
+"""
+
+from collections.abc import Sequence
+
+from rmqinspect.codec.arrays import lazy
+from rmqinspect.commitlog.record_reader import RecordReader
+from rmqinspect.commitlog.records import Records
+from rmqinspect.rescue.entries import Entries, Entry, indexed_time
+from rmqinspect.rescue.repair import Change, Repaired, Times, Unit, head_changes, proves, time_change_at
+from rmqinspect.rescue.sources import Source
+from rmqinspect.rescue.texts import TextRepairs
+from rmqinspect.rescue.units import Units
+from rmqinspect.topics import SCHEDULE_TOPIC
+
+OF_TEXTS = ("CQ-TAG", "IX-KEY")
+"""Findings about the texts of a record."""
+# About its store time, or about what is counted from it.
+_OF_TIME = ("CL-TIME", "IX-TIME", "CQ-TAG", "CQ-MISMATCH")
+_FIRST_TIME = 1 << 40  # ms: 2004; a tags code below is a hash
+
+
+class Contradicted:
+    """Repairs the suspects of sources."""
+
+    def __init__(self, sources: Sequence[Source], units: Units) -> None:
+        self._sources, self._units = sources, units
+        self._texts = TextRepairs()
+
+    @lazy
+    def _entries(self) -> Entries:
+        """The index entries that lead to records in doubt."""
+        places = [place for source in self._sources for place in source.suspects]
+        places += [one.start for source in self._sources for one in source.damaged if one.kind == "record"]
+        misdated = [place for source in self._sources for place, code in source.suspects.items() if code == "CL-TIME"]
+        return Entries(self._sources, places, misdated)
+
+    def repair(self, source: Source, place: int) -> Repaired | None:
+        """Return a suspect of a source as it was, None where nothing proves that."""
+        code = source.suspects[place]
+        with RecordReader(source.store) as log:
+            raw = log.content_at(place)
+            if raw is None or (not proves(raw, place) and code != "CQ-MISMATCH"):
+                return None
+            changes: list[Change] = []
+            unit, entries = self._units.at(place), self._entries.at(place)
+            if unit is not None:
+                record = Records.of_one(raw, place)
+                said, queue_id = (int(record.field(name)[0]) for name in ("queue_offset", "queue_id"))
+                changes = head_changes(raw, place, self._units.confirmed(unit, said, queue_id))
+            if not changes:
+                changes += filter(None, [self._texts.find(raw, place, unit, entries)])
+            if not changes and code in _OF_TIME:
+                changes += filter(None, [time_change_at(log, raw, place, _times(unit, entries, code))])
+        return _proven(raw, place, changes[0]) if len(changes) == 1 else None
+
+    def repair_text(self, raw: bytes, place: int) -> Repaired | None:
+        """Return a record with an illegal topic as it was, by its index entries; None where they do not tell."""
+        change = self._texts.find(raw, place, None, self._entries.at(place))
+        return None if change is None else _proven(raw, place, change)
+
+
+def _proven(raw: bytes, place: int, change: Change) -> Repaired | None:
+    changed = bytearray(raw)
+    changed[change.at : change.at + len(change.after)] = change.after
+    return Repaired(place, bytes(changed), (change,)) if proves(bytes(changed), place) else None
+
+
+def _times(unit: Unit | None, entries: Sequence[Entry], code: str) -> Times:
+    """Return what unit and entries say of the store time of the record that they lead to."""
+    delivery = unit.tags_code if unit is not None and unit.topic == SCHEDULE_TOPIC else None
+    if delivery is not None and delivery < _FIRST_TIME:
+        delivery = None  # a recovery wrote the hash of its tags
+    batch = None if unit is None else unit.stored
+    return Times(None, None, indexed_time(entries), delivery, batch, contradicted=code == "CL-TIME")
