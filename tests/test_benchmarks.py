@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks import goals, measure, pointers
+from benchmarks import fleet, goals, measure, pointers
 from benchmarks.make_store import (
     HALF,
     KEYS_PER_RECORD,
@@ -182,3 +182,19 @@ def test_a_process_that_fails_is_not_measured() -> None:
     failing = "import sys; print('words', file=sys.stderr); sys.exit(3)"
     with pytest.raises(RuntimeError, match="status 3\nwords"):
         measure.run_process([sys.executable, "-c", failing])
+
+
+def test_a_fleet_has_links_of_one_store_and_some_that_crashed(tmp_path: Path) -> None:
+    def write(path: str) -> None:
+        (Path(path) / "commitlog").mkdir(parents=True)
+        (Path(path) / "commitlog" / f"{0:020}").write_bytes(b"record")
+
+    stores = fleet.fleet_of(tmp_path, "small", 4, write, crashed=2)
+    assert stores == fleet.fleet_of(tmp_path, "small", 4, lambda _: pytest.fail("they are there"), crashed=2)
+    assert [sorted(files_below(Path(store))) for store in stores] == [
+        [f"commitlog/{0:020}"],
+        [f"commitlog/{0:020}"],
+        ["abort", f"commitlog/{0:020}"],
+        [f"commitlog/{0:020}"],
+    ]
+    assert (tmp_path / "small-3" / "commitlog" / f"{0:020}").stat().st_nlink == 4

@@ -20,11 +20,12 @@ from rmqinspect.cli.options import FleetOptions, count_jobs
 from rmqinspect.cli.session import document_of, json_line
 from rmqinspect.cli.terminal import Progress, Screen, columns, interrupt_no_more, interrupted_once, line_width
 from rmqinspect.commands import fill_command, quote_path
+from rmqinspect.errors import BadOption
 from rmqinspect.fleet.given import Given
 from rmqinspect.fleet.run import Failed, Finished, Read, side_by_side
 from rmqinspect.fleet.summary import StoreRow, badness, costs
-from rmqinspect.system.uri import local_path, shown
-from rmqinspect.text import clip, count, describe_size, escape, group_digits
+from rmqinspect.system.uri import is_remote, local_path, shown
+from rmqinspect.text import cell_width, clip, count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.verify.findings import FindingRow
@@ -75,10 +76,11 @@ def ask_each(options: Options, given: Sequence[Given], ask: Callable[[Options, G
     """Return the answer of each store, in the order given; Ctrl-C leaves those that are there."""
     alone = replace(options, jobs=1, progress=False, quiet=options.quiet or not options.verbose)
     answers: dict[int, Answer] = {}
+    fork = not any(is_remote(path) for one in given for path in one.paths)
     with interrupted_once(), Progress(0, options.progress, quiet=options.quiet) as progress:
         progress.note = _done(0, given)
         try:
-            with closing(side_by_side(partial(_ask, ask, alone), given, count_jobs(options))) as events:
+            with closing(side_by_side(partial(_ask, ask, alone), given, count_jobs(options), fork=fork)) as events:
                 for event in events:
                     if isinstance(event, Read):
                         progress(event.size)
@@ -96,8 +98,14 @@ def ask_each(options: Options, given: Sequence[Given], ask: Callable[[Options, G
 
 
 def _ask(ask: Callable[[Options, Given], Answer], options: Options, given: Given) -> Answer:
-    """Answer for a store, in a process of its own."""
-    return ask(replace(options, paths=given.paths), given)
+    """Answer for a store, in a process of its own.
+
+    :raises BadOption: the options are of no use.
+    """
+    try:
+        return ask(replace(options, paths=given.paths), given)
+    except click.ClickException as error:
+        raise BadOption(error.format_message()) from error
 
 
 def _done(number: int, given: Sequence[Given]) -> str:
@@ -154,20 +162,19 @@ _HEADS = {
     "do_first": "do first",
 }
 _TO_THE_RIGHT = ("size_bytes", "gone")
+_GIVE_WAY = ("writer", "size_bytes", "stopped")  # in this order, on a narrow terminal
+_OF_ADVICE = 40  # cells that they leave to what to do first
 
 
 def print_screen(
-    verb: str,
-    options: FleetOptions,
-    given: Sequence[Given],
-    answers: Sequence[Answer],
-    *,
-    colour: bool,
-    err: bool = False,
+    answers: Sequence[Answer], screen_of: Callable[[int], str], *, colour: bool, err: bool = False
 ) -> None:
-    """Print a line for each store, the worst first; what they are together; and the command for one of them."""
+    """Print a line for each store, the worst first; what they are together; and the command for one of them.
+
+    `screen_of` returns the command for the screen of an answer, by its number.
+    """
     order = sorted(range(len(answers)), key=lambda number: _worst_first(answers[number]))
-    head, *lines = table_lines([answers[number] for number in order], with_verdict=verb == "verify")
+    head, *lines = table_lines([answers[number] for number in order])
     click.echo(click.style(head, bold=True) if colour else head, err=err, color=colour)
     for number, line in zip(order, lines, strict=True):
         shade = _COLOURS.get(answers[number].status, "red")
@@ -176,11 +183,18 @@ def print_screen(
     for line in _SCREEN.rows("together", _together([answer.row for answer in answers])):
         click.echo(line, err=err)
     shown_first = next((number for number in order if answers[number].row.error is None), order[0])
-    command = fill_command(f"rmqinspect {verb} {{store}}", stores=given[shown_first].words)
-    if options.config is not None:
-        command += f" --config {quote_path(shown(options.config))}"
-    for line in _SCREEN.command("one of them", command):
+    for line in _SCREEN.command("one of them", screen_of(shown_first)):
         click.echo(line, err=err)
+
+
+def command_about(verb: str, options: FleetOptions, given: Sequence[Given]) -> Callable[[int], str]:
+    """Return what gives the command about one of the stores, by its number, with the same broker.conf."""
+
+    def command(number: int) -> str:
+        line = fill_command(f"rmqinspect {verb} {{store}}", stores=given[number].words)
+        return line if options.config is None else f"{line} --config {quote_path(shown(options.config))}"
+
+    return command
 
 
 def _worst_first(answer: Answer) -> tuple[int, ...]:
@@ -194,13 +208,27 @@ def _worst_first(answer: Answer) -> tuple[int, ...]:
     return tuple(-number for number in (status, *badness(answer.row)))
 
 
-def table_lines(answers: Sequence[Answer], *, with_verdict: bool) -> Iterator[str]:
-    """Yield the head and a line for each answer; on a terminal cut to its width."""
-    names = [name for name in _HEADS if with_verdict or name != "verdict"]
-    rows = [[_HEADS[name] for name in names], *([_cell(answer.row, name) for name in names] for answer in answers)]
-    sides = "".join(">" if name in _TO_THE_RIGHT else "<" for name in names)
-    for line in columns(rows, sides):
-        yield clip(line, line_width()) if sys.stdout.isatty() else line
+def table_lines(answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield the head and a line for each answer.
+
+    Verdicts of `verify`, and how a store stopped, have a column where one is known. On a terminal some columns make
+    room for what to do first, and a line is cut to its width.
+    """
+    rows = [answer.row for answer in answers]
+    unknown = {name for name in ("verdict", "stopped") if not any(getattr(row, name) for row in rows)}
+    cells = {name: [_HEADS[name], *(_cell(row, name) for row in rows)] for name in _HEADS if name not in unknown}
+    room = line_width() if sys.stdout.isatty() else None
+    for name in _GIVE_WAY:
+        if room is not None and sum(map(_widest, cells, cells.values())) + 2 * (len(cells) - 1) > room:
+            cells.pop(name, None)
+    sides = "".join(">" if name in _TO_THE_RIGHT else "<" for name in cells)
+    for line in columns(list(zip(*cells.values(), strict=True)), sides):
+        yield line if room is None else clip(line, room)
+
+
+def _widest(name: str, column: Sequence[str]) -> int:
+    """Return the cells that a column asks for."""
+    return min(max(map(cell_width, column)), _OF_ADVICE if name == "do_first" else sys.maxsize)
 
 
 def _cell(row: StoreRow, name: str) -> str:

@@ -228,6 +228,7 @@ def _tell_several(arguments: ForecastArguments, given: "list[Given]") -> ExitSta
     import rmqinspect.show.overview  # noqa: F401  once, before processes are forked
     from rmqinspect.cli.fleet import (
         ask_each,
+        command_about,
         evidence_of,
         print_documents,
         print_screen,
@@ -237,18 +238,19 @@ def _tell_several(arguments: ForecastArguments, given: "list[Given]") -> ExitSta
 
     refuse_several(arguments, given, "script", "explain", "replica")
     refuse_early(arguments.output, evidence := evidence_of(given))
-    answers = ask_each(arguments, given, _ask)
+    format_ = document_format(arguments)
+    answers = ask_each(arguments, given, partial(_ask, format_ != "table"))
     if not arguments.quiet or arguments.format or arguments.output:
         with printed_to(arguments.output, evidence):
-            if (format_ := document_format(arguments)) != "table":
+            if format_ != "table":
                 print_documents(answers, format_)
             else:
                 colour = use_colour(arguments.color, arguments.output)
-                print_screen("forecast", arguments, given, answers, colour=colour)
+                print_screen(answers, command_about("forecast", arguments, given), colour=colour)
     return status_of_all(answers)
 
 
-def _ask(arguments: ForecastArguments, given: "Given") -> "Answer":
+def _ask(wants_document: bool, arguments: ForecastArguments, given: "Given") -> "Answer":
     """Return what is told of one of several stores."""
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.fleet.summary import row_of_forecast
@@ -257,7 +259,7 @@ def _ask(arguments: ForecastArguments, given: "Given") -> "Answer":
     store = given.open(**arguments.opening)
     found = _told(store, arguments)
     told = document(found, arguments.zone, partial(_saving, found, arguments))
-    return Answer(row_of_forecast(store.name, store, found, told), _status(found), told)
+    return Answer(row_of_forecast(store.name, store, found, told), _status(found), told if wants_document else None)
 
 
 # --- the walk -------------------------------------------------------------------------------------------

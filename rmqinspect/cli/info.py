@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -109,19 +110,21 @@ def _tell_several(arguments: InfoArguments, given: "list[Given]") -> int:
     import rmqinspect.rocksdb.unpack
     import rmqinspect.show.overview
     import rmqinspect.verify.next_start  # noqa: F401  once, before processes are forked
-    from rmqinspect.cli.fleet import ask_each, evidence_of, print_documents, print_screen, status_of_all
+    from rmqinspect.cli.fleet import ask_each, command_about, evidence_of, print_documents, print_screen, status_of_all
 
     refuse_early(arguments.output, evidence := evidence_of(given))
-    answers = ask_each(arguments, given, _ask)
+    format_ = document_format(arguments)
+    answers = ask_each(arguments, given, partial(_ask, format_ != "table"))
     with printed_to(arguments.output, evidence):
-        if (format_ := document_format(arguments)) != "table":
+        if format_ != "table":
             print_documents(answers, format_)
         else:
-            print_screen("info", arguments, given, answers, colour=use_colour(arguments.color, arguments.output))
+            colour = use_colour(arguments.color, arguments.output)
+            print_screen(answers, command_about("info", arguments, given), colour=colour)
     return status_of_all(answers)
 
 
-def _ask(arguments: InfoArguments, given: "Given") -> "Answer":
+def _ask(wants_document: bool, arguments: InfoArguments, given: "Given") -> "Answer":
     """Return what is told of one of several stores."""
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.fleet.summary import row_of_info
@@ -132,7 +135,7 @@ def _ask(arguments: InfoArguments, given: "Given") -> "Answer":
     for problem in facts.unread:
         print_remark(f"not read: {problem}")
     document = document_of(complete=not facts.unread, **_document(facts, start))
-    return Answer(row_of_info(facts.name, facts, document), _status(facts), document)
+    return Answer(row_of_info(facts.name, facts, document), _status(facts), document if wants_document else None)
 
 
 class _TooMuch(Exception):

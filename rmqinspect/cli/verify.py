@@ -20,24 +20,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
-from click.core import ParameterSource
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
-    FORMAT_NAMES,
     FleetOptions,
-    LookOptions,
-    OutputOptions,
-    RedactOptions,
-    VerdictOptions,
     choose_format,
     count_jobs,
     given_stores,
-    use_colour,
 )
 from rmqinspect.cli.parameters import option, release_option, takes
-from rmqinspect.cli.session import refuse_early, tell_broker, write_table
+from rmqinspect.cli.session import refuse_early, tell_broker
 from rmqinspect.cli.terminal import (
     LONG_READ,
     Progress,
@@ -46,7 +38,15 @@ from rmqinspect.cli.terminal import (
     least_time,
 )
 from rmqinspect.cli.verify_against import AgainstOptions, compare_with_report
-from rmqinspect.cli.verify_screen import SCREEN, Look, screen, verdict_line, where
+from rmqinspect.cli.verify_screen import SCREEN, where
+from rmqinspect.cli.verify_written import (
+    VerifyOutputOptions,
+    print_report,
+    print_several,
+    print_written,
+    refuse_options_of_checks,
+    status_of_report,
+)
 from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore
 from rmqinspect.fleet.given import Given
@@ -58,9 +58,9 @@ from rmqinspect.system.workers import read_bound
 from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
-from rmqinspect.verify.findings import redact_findings, redact_rows
+from rmqinspect.verify.findings import redact_findings
 from rmqinspect.verify.next_start import next_start, start_words
-from rmqinspect.verify.report import Report, read_report, report_of
+from rmqinspect.verify.report import Report, report_of
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import (
     can_verify,
@@ -98,24 +98,6 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
             click.echo(f"{code.code:{width}}  {code.severity:7}  {code.level:8}  {code.rule}")
         ctx.exit()
     return asked
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyOutputOptions(OutputOptions, VerdictOptions, RedactOptions, LookOptions):
-    """What is printed of a report: `--from` takes these options and no others."""
-
-    format: str | None = option(
-        "-f",
-        "--format",
-        type=click.Choice(FORMAT_NAMES),
-        help="Default: a screen. Other formats: the table of findings, with the verdict on stderr.",
-    )
-    quiet: bool = option(
-        "-q", "--quiet", is_flag=True, help="Only the exit status; -f, -o and --report write what they always do."
-    )
-    verbose: int = option(
-        "-v", "--verbose", count=True, help="Show each finding, and more remarks; -vv adds a traceback to a bug."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +140,7 @@ class VerifyArguments(VerifyOutputOptions, AgainstOptions, FleetOptions):
         "--from",
         type=click.Path(dir_okay=False),
         metavar="REPORT",
-        help="Run no checks, read no STORE: print the screen of a report again.",
+        help="Run no checks, read no STORE: print the screen of a report again; of several stores, NAME… are chosen.",
     )
     hash: str | None = option(
         "--hash",
@@ -169,19 +151,15 @@ class VerifyArguments(VerifyOutputOptions, AgainstOptions, FleetOptions):
     def __post_init__(self) -> None:
         if self.from_report is None:
             super().__post_init__()
+            if not self.codes:
+                raise click.UsageError("--check and --skip leave no check to run.")
         else:
             refuse_options_of_checks()
 
     @property
     def codes(self) -> frozenset[str]:
-        """The checks to run.
-
-        :raises click.UsageError: there are none.
-        """
-        chosen = (frozenset(self.check) or frozenset(BY_CODE)) - frozenset(self.skip)
-        if not chosen:
-            raise click.UsageError("--check and --skip leave no check to run.")
-        return chosen
+        """The checks to run."""
+        return (frozenset(self.check) or frozenset(BY_CODE)) - frozenset(self.skip)
 
 
 @click.command("verify")
@@ -199,11 +177,12 @@ def command(arguments: VerifyArguments) -> int:
       rmqinspect verify STORE --hash sha256 --report evidence.json
       rmqinspect verify STORE --against evidence.json
       rmqinspect verify --from evidence.json
+      rmqinspect verify --from fleet.json b7
       rmqinspect verify 00000000001073741824
       rmqinspect verify /mnt/*/store --level quick
     """
     if arguments.from_report is not None:
-        return print_written(arguments, arguments.from_report)
+        return print_written(arguments, arguments.from_report, arguments.paths)
     if arguments.against:
         for name in ("report", "hash", "format", "output", "check", "skip"):
             if getattr(arguments, name):
@@ -358,93 +337,22 @@ def write_report(report: Mapping[str, Any], path: str, evidence: Sequence[str]) 
     return hashlib.sha256(raw).hexdigest()
 
 
-def print_written(options: VerifyOutputOptions, path: str) -> ExitStatus:
-    """Print a report that was written by an earlier run; return the exit status of that run.
-
-    :raises click.BadParameter: it is no report.
-    """
-    format_ = choose_format(options)
-    try:
-        report = read_report(path)
-    except ValueError as error:
-        raise click.BadParameter(escape(str(error)), param_hint="--from") from error
-    if options.redact is not None:
-        report = msgspec.structs.replace(report, findings=redact_rows(report.findings, options.redact))
-    print_report(report, path, format_, options)
-    return status_of_report(report, options.fail_on)
-
-
-def refuse_options_of_checks() -> None:
-    """Refuse what has no meaning without a store.
-
-    :raises click.UsageError: such an argument or option was given.
-    """
-    context = click.get_current_context()
-    takes = {"from_report", "progress", *VerifyOutputOptions.__dataclass_fields__}
-    for param in context.command.params:
-        if param.name not in takes and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
-            name = param.opts[-1] if isinstance(param, click.Option) else param.make_metavar(context)
-            raise click.UsageError(f"--from prints a report and reads no store: {name} cannot be combined with it.")
-
-
-def print_report(
-    report: Report, path: str, format_: str, options: VerifyOutputOptions, evidence: Sequence[str] = ()
-) -> None:
-    """Print the screen, or write the table of findings with the verdict on stderr.
-
-    `path` is the file of the report; the output is not written into `evidence`.
-    """
-    if format_ != "table" or options.output:
-        from rmqinspect.verify.findings import SCHEMA, row_batches
-
-        rows = row_batches(report.findings)
-        write_table(format_, SCHEMA, rows, options.output, options, complete=report.complete, evidence=evidence)
-        if not options.quiet:
-            click.echo(verdict_line(report), err=True)
-    elif not options.quiet:
-        colour = use_colour(options.color)
-        for line in screen(report, path, Look(options.zone, colour, unfold=options.verbose > 0)):
-            click.echo(line, color=colour)
-
-
-def status_of_report(report: Report, fail_on: str) -> ExitStatus:
-    """Return the exit status that a report means."""
-    if report.interrupted is not None:
-        return ExitStatus.INTERRUPTED
-    if fail_on != "never":
-        if report.damage or (fail_on == "warning" and report.warnings):
-            return ExitStatus.DAMAGE
-        if report.unread:
-            return ExitStatus.UNREADABLE
-    return ExitStatus.DONE
-
-
 # --- of several stores ----------------------------------------------------------------------------
 
 
 def _tell_several(arguments: VerifyArguments, given: Sequence[Given], format_: str) -> ExitStatus:
     """Verify stores side by side: a line for each, findings as one table, reports in one document."""
-    from rmqinspect.cli.fleet import ask_each, evidence_of, fleet_document, print_screen, status_of_all
+    from rmqinspect.cli.fleet import ask_each, command_about, evidence_of, fleet_document, status_of_all
 
     evidence = evidence_of(given)
     for path in filter(None, (arguments.report, arguments.output)):
         refuse_early(path, evidence)
     wants_rows = format_ != "table" or arguments.output is not None
     answers = ask_each(arguments, given, partial(_ask, wants_rows))
-    digest = None
-    if arguments.report:
-        digest = write_report(fleet_document(answers), arguments.report, evidence)
-    if wants_rows:
-        from rmqinspect.verify.findings import SCHEMA_OF_STORES, row_batches_of_stores
-
-        complete = all(answer.status in (ExitStatus.DONE, ExitStatus.DAMAGE) for answer in answers)
-        rows = row_batches_of_stores((answer.row.store, answer.findings) for answer in answers)
-        write_table(format_, SCHEMA_OF_STORES, rows, arguments.output, arguments, complete=complete, evidence=evidence)
-    if not arguments.quiet:
-        colour = not wants_rows and use_colour(arguments.color)
-        print_screen("verify", arguments, given, answers, colour=colour, err=wants_rows)
-        if arguments.report and digest:
-            click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
+    digest = write_report(fleet_document(answers), arguments.report, evidence) if arguments.report else None
+    print_several(answers, command_about("verify", arguments, given), format_, arguments, evidence)
+    if arguments.report and digest and not arguments.quiet:
+        click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
     return status_of_all(answers)
 
 

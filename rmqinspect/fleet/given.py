@@ -8,12 +8,16 @@ Nothing is opened. What a local path is, is looked up only where several are giv
 by who reads it.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from queue import Empty, Queue
+from threading import Thread
 from typing import NamedTuple
 
 from rmqinspect.errors import BadOption, RmqinspectError
+from rmqinspect.schemas import ROOT_FOLDERS
 from rmqinspect.store.directory import find_place
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Store
@@ -23,6 +27,10 @@ from rmqinspect.text import name_text
 
 MOST_LISTED = 64 << 20
 """Bytes of a list of stores: what is larger is something else, such as a segment."""
+
+
+_LOOKS = 8  # at a time
+_PATIENCE = 5.0  # seconds for the next answer
 
 
 class Given(NamedTuple):
@@ -86,15 +94,37 @@ def stores_of(words: Sequence[str]) -> list[Given]:
 
 def _is_one(paths: Sequence[str], *, alone: bool) -> bool:
     """Return whether paths are parts of one store; what is no part of a store is a store that fails."""
-    roots, loose = 0, 0
-    for path in paths:
-        try:
-            is_root = uri.is_remote(path) or find_place(path)[1] == ()
-        except RmqinspectError:
-            is_root = True
-        roots, loose = roots + is_root, loose + (not is_root)
+    loose = sum(_are_loose(paths))
     # Several roots and loose files: whoever opens them says that this cannot be told apart.
-    return loose > 0 and (alone or roots <= 1)
+    return loose > 0 and (alone or len(paths) - loose <= 1)
+
+
+def _are_loose(paths: Sequence[str]) -> list[bool]:
+    """Return which paths are parts of a store. One that does not answer, of a disk that hangs, counts as a store."""
+    loose = [False] * len(paths)
+    waiting = deque(enumerate(paths))
+    answered: Queue[None] = Queue()
+
+    def look() -> None:
+        with suppress(IndexError):  # none is left
+            while True:
+                number, path = waiting.popleft()
+                with suppress(RmqinspectError, OSError):
+                    loose[number] = _names_a_part(path) if uri.is_remote(path) else find_place(path)[1] != ()
+                answered.put(None)
+
+    for _ in range(min(_LOOKS, len(paths))):
+        Thread(target=look, daemon=True).start()
+    with suppress(Empty):
+        for _ in paths:
+            answered.get(timeout=_PATIENCE)
+    return list(loose)
+
+
+def _names_a_part(path: str) -> bool:
+    """Return whether a URI leads to a part of a store, by the names of its last two components."""
+    names = uri.basename(path), uri.basename(uri.dirname(path))
+    return names[0].isdecimal() or any(name in (*ROOT_FOLDERS, "index", "config") for name in names)
 
 
 def _tell_apart(given: Sequence[Given], taken: Collection[str]) -> list[Given]:

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from rmqinspect.errors import RmqinspectError, Unreadable
 from rmqinspect.store.reader import FileReader
-from rmqinspect.system.workers import ReadRate, bound_reads, read_bound
+from rmqinspect.system.workers import ReadRate, bound_reads, hide_pandas, read_bound
 
 Task = TypeVar("Task")
 
@@ -70,18 +71,23 @@ class Read(NamedTuple):
 Event: TypeAlias = Finished | Failed | Told | Read
 
 
-def side_by_side(function: Callable[[Task], Any], tasks: Sequence[Task], jobs: int) -> Generator[Event, None, None]:
+def side_by_side(
+    function: Callable[[Task], Any], tasks: Sequence[Task], jobs: int, *, fork: bool = True
+) -> Generator[Event, None, None]:
     """Yield what becomes of `function(task)` for each task, computed by `jobs` processes.
 
-    One event for each task is `Finished` or `Failed`. Closing the generator ends the processes. Results are pickled;
-    where processes cannot be forked, the function and the tasks are, too. They share `--read-rate`.
+    One event for each task is `Finished` or `Failed`. Closing the generator ends the processes. They share
+    `--read-rate`. Results are pickled. Without `fork`, and where there is none, each process begins anew: for libraries
+    whose threads a fork would leave behind, such as clients of object storage; then the function and the tasks are
+    pickled, too.
     """
+    forks = fork and sys.platform.startswith("linux")
     workers: list[_Worker] = []
     waiting = deque(range(len(tasks)))
     jobs = max(1, min(jobs, len(tasks)))
 
     def start() -> _Worker:
-        return _Worker.start(function, tasks, jobs, [worker.pipe for worker in workers])
+        return _Worker.start(function, tasks, jobs, [worker.pipe for worker in workers], forks=forks)
 
     try:
         for _ in range(jobs if tasks else 0):
@@ -121,9 +127,14 @@ class _Worker:
 
     @classmethod
     def start(
-        cls, function: Callable[[Task], Any], tasks: Sequence[Task], jobs: int, others: Sequence[Connection]
+        cls,
+        function: Callable[[Task], Any],
+        tasks: Sequence[Task],
+        jobs: int,
+        others: Sequence[Connection],
+        *,
+        forks: bool,
     ) -> "_Worker":
-        forks = sys.platform.startswith("linux")
         context: Any = multiprocessing.get_context("fork" if forks else "spawn")
         here, there = context.Pipe()
         bound = read_bound()
@@ -131,15 +142,14 @@ class _Worker:
         # What a fork inherits and must not hold: a pipe whose end nobody else closes would never end.
         inherited = [*others, here] if forks else []
         process = context.Process(target=_work, args=(function, tasks, there, inherited, rate), daemon=True)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if forks else set()
         try:
+            _hold_interrupts(signal.SIG_BLOCK)  # until the process ignores them
             with warnings.catch_warnings():
                 # Threads of libraries, such as those of BLAS, which take care of forks by themselves.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
         finally:
-            if forks:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            _hold_interrupts(signal.SIG_UNBLOCK)
         there.close()
         return cls(process, here)
 
@@ -194,9 +204,17 @@ def _work(
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
-    if sys.platform.startswith("linux"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    _hold_interrupts(signal.SIG_UNBLOCK)
+    hide_pandas()
     bound_reads(None if rate is None else ReadRate(rate))
+    try:
+        _take_tasks(function, tasks, pipe)
+    finally:
+        if any(thread.name == "remote" for thread in threading.enumerate()):
+            os._exit(0)  # Arrow would wait for pending requests to a remote file system
+
+
+def _take_tasks(function: Callable[[Any], Any], tasks: Sequence[Any], pipe: Connection) -> None:
     outgoing = _Outgoing(pipe)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # nobody waits any more
         while (number := pipe.recv()) is not None:
@@ -208,8 +226,16 @@ def _work(
             except RmqinspectError as error:
                 outgoing.send(Failed(number, type(error), str(error)))
             except Exception as error:  # noqa: BLE001  a line of its own, never the end of the run
+                if os.environ.get("RMQINSPECT_DEBUG"):
+                    traceback.print_exc()
                 outgoing.send(Failed(number, None, f"this is a bug: {type(error).__name__}: {error}"))
     outgoing.is_open = False
+
+
+def _hold_interrupts(how: int) -> None:
+    """Block Ctrl-C in this thread, or let it through; on Windows nothing is done."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(how, [signal.SIGINT])
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:

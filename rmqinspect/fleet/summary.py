@@ -90,15 +90,15 @@ def row_of_forecast(name: str, store: Store, found: Forecast, document: Mapping[
     )
 
 
-def row_of_report(name: str, store: Store, report: Mapping[str, Any]) -> StoreRow:
-    """Return the row of a report of `verify`; `store` for how it stopped."""
+def row_of_report(name: str, store: Store | None, report: Mapping[str, Any]) -> StoreRow:
+    """Return the row of a report of `verify`; `store` for how it stopped, None: not known any more."""
     start = _worst(report["next_start"])
     version = report["broker_version"]
     return StoreRow(
         store=name,
         size_bytes=sum(file["size"] for file in report["inputs"]),
         writer=version and version["assumed"],
-        stopped=how_stopped(store, []).state,
+        stopped=None if store is None else how_stopped(store, []).state,
         verdict=report["verdict"],
         do_first=_first_of_report(report, start),
         **_of_start(start),

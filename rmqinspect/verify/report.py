@@ -2,7 +2,7 @@
 
     VerifyResult -> report_of -> Report -> as_object -> the file of --report
                                    |  ^
-                                   |  `--- read_report <- the file of --from
+                                   |  `--- read_reports <- the file of --from
                                    `-----> the screen
 
 A run prints its screen from its own report, so the screen of a report that was written is the same. docs/report.md has
@@ -280,13 +280,23 @@ def _time(millis: int | None) -> str | None:
 Read = TypeVar("Read", Report, Record)
 
 
-def read_report(path: str) -> Report:
-    """Return the report in a file.
+def read_reports(path: str) -> dict[str | None, Report | str]:
+    """Return the report in a file, under None; of several stores their reports by name, or why there is none.
 
     :raises Unreadable: the file cannot be read.
     :raises ValueError: it is no report of this schema, or one that is damaged.
     """
-    return _read(Report, path)
+    document = _load(path)
+    stores = document.get("stores") if isinstance(document, dict) else None
+    if not isinstance(stores, list):
+        return {None: _typed(Report, document, path)}
+    found: dict[str | None, Report | str] = {}
+    for element in stores:
+        name, error = (element.get(key) if isinstance(element, dict) else None for key in ("store", "error"))
+        if not isinstance(name, str) or name in found:
+            raise ValueError(f"{path}: not a report of verify about several stores: each has a name of its own")
+        found[name] = error if isinstance(error, str) else _typed(Report, element, path)
+    return found
 
 
 def read_record(path: str) -> Record:
@@ -295,11 +305,10 @@ def read_record(path: str) -> Record:
     :raises Unreadable: the file cannot be read.
     :raises ValueError: it is no report of this schema, or one without a list of files.
     """
-    return _read(Record, path)
+    return _typed(Record, _load(path), path)
 
 
-def _read(kind: type[Read], path: str) -> Read:
-    document = _load(path)
+def _typed(kind: type[Read], document: Any, path: str) -> Read:
     if not isinstance(document, dict) or not {"schema_version", "verdict", "run"} <= document.keys():
         raise ValueError(f"{path}: not a report of verify")
     if document["schema_version"] != SCHEMA_VERSION:

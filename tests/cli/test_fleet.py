@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from rmqinspect.cli import ExitStatus, worst_status
+from rmqinspect.cli.fleet import Answer, table_lines
 from rmqinspect.document import typed
+from rmqinspect.fleet.summary import StoreRow
 from rmqinspect.verify.report import Report
 from tests.support import oracle
 from tests.support.command import Run, runner
@@ -46,7 +48,8 @@ def lines(screen: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_line_for_each_store_and_one_for_each_that_fails(run: Run, verb: str, broken: list[str]) -> None:
-    status, out, err = run(verb, *STORES, *broken, "-j", "3")
+    level = ("--level", "quick") if verb == "verify" else ()
+    status, out, err = run(verb, *STORES, *broken, "-j", "3", *level)
     assert status == (ExitStatus.UNREADABLE if verb == "info" else ExitStatus.DAMAGE)
     names = [line.split("  ")[0] for line in lines(out)]
     assert sorted(names) == sorted([*(f"{name}/store" for name in NAMES), "empty", "text", "missing"])
@@ -76,8 +79,40 @@ def test_a_named_store_is_named_in_the_next_command_with_its_broker_conf(run: Ru
     assert out.splitlines()[-1].endswith(f"rmqinspect info a={STORES[0]} --config {conf}")
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("columns", "head"),
+    [
+        ("115", "store  size  writer  stopped  next start  lost  do first"),
+        ("96", "store  size  stopped  next start  lost  do first"),
+        ("86", "store  stopped  next start  lost  do first"),
+        ("40", "store  next start  lost"),
+    ],
+)
+def test_columns_make_room_for_what_to_do_first(monkeypatch: pytest.MonkeyPatch, columns: str, head: str) -> None:
+    row = StoreRow(
+        store="broker-07",
+        size_bytes=123_400_000_000,
+        writer="5.2.0 to 5.3.3",
+        stopped="unclean",
+        next_start="STARTS, LOSES DATA",
+        messages_lost=145,
+        do_first="start it another way: forecast --script",
+    )
+    monkeypatch.setattr(sys, "stdout", _Terminal())
+    monkeypatch.setenv("COLUMNS", columns)
+    first, line = table_lines([Answer(row, ExitStatus.DAMAGE)])
+    assert re.sub(" {2,}", "  ", first).startswith(head)
+    assert line.startswith("broker-07")
+    assert len(line) <= int(columns)
+
+
 def test_quiet_forecasts_and_checks_have_a_status_only(run: Run, broken: list[str]) -> None:
-    assert run("forecast", *STORES, "-q") == (ExitStatus.DAMAGE, "", "")
+    assert run("forecast", *FEW, "-q") == (ExitStatus.DAMAGE, "", "")
     healthy = [str(sample(name)) for name in ("healthy-4.9.7", "healthy-5.5.0")]
     assert run("verify", *healthy, "-q", "--level", "quick") == (ExitStatus.DONE, "", "")
     assert run("verify", *healthy, broken[2], "-q", "--level", "quick") == (ExitStatus.UNREADABLE, "", "")
@@ -87,6 +122,21 @@ def test_more_remarks_come_with_the_name_of_their_store(run: Run) -> None:
     _, _, err = run("info", f"a={STORES[0]}", f"b={STORES[1]}", "-v")
     assert {line.split(":")[0] for line in err.splitlines()} == {"a", "b"}
     assert run("info", f"a={STORES[0]}", f"b={STORES[1]}")[2] == ""
+
+
+def test_names_of_stores_harm_no_terminal(run: Run, tmp_path: Path) -> None:
+    odd = tmp_path / "a\x1b[31m\nb"
+    odd.mkdir()
+    _, out, err = run("forecast", odd, tmp_path / "c", f"d={STORES[1]}")
+    assert "\x1b" not in out + err
+    assert [line.split("  ")[0] for line in lines(out)] == [r"a\x1b[31m\nb", "c", "d"]
+    assert run("verify", odd, tmp_path / "c")[1].splitlines()[-1].endswith(r"\x1b[31m\x0ab'")
+
+
+def test_what_no_store_can_be_asked_is_refused_before_any_is_read(run: Run) -> None:
+    status, out, err = run("verify", *FEW, "--check", "CL-FIRST", "--skip", "CL-FIRST")
+    assert (status, out) == (ExitStatus.USAGE, "")
+    assert "--check and --skip leave no check to run." in err
 
 
 # --- documents ------------------------------------------------------------------------------------
@@ -132,14 +182,11 @@ def test_no_document_is_written_into_any_of_the_stores(run: Run, tmp_path: Path)
 
 
 def test_findings_of_several_stores_are_one_table(run: Run, broken: list[str]) -> None:
-    status, out, err = run("verify", *STORES, broken[0], "-f", "csv")
+    status, out, err = run("verify", *FEW, broken[0], "-f", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert status == ExitStatus.DAMAGE
     assert next(iter(rows[0])) == "store"
-    assert {row["store"] for row in rows if row["severity"] == "error"} == {
-        "flipped-bit-5.3.3/store",
-        "zeroed-page-4.7.1/store",
-    }
+    assert {row["store"] for row in rows if row["severity"] == "error"} == {"flipped-bit-5.3.3/store"}
     assert "DAMAGED" in err  # the screen, as the verdict of one store
     alone = list(csv.DictReader(io.StringIO(run("verify", STORES[0], "-f", "csv")[1])))
     assert [{name: row[name] for name in alone[0]} for row in rows if row["store"] == f"{NAMES[0]}/store"] == alone
@@ -162,6 +209,36 @@ def test_a_report_of_several_stores_has_each_of_theirs(run: Run, tmp_path: Path,
         assert report["custody"]["files"] == alone["custody"]["files"]
         assert report["run"]["store"] == path
     assert status == ExitStatus.UNREADABLE
+
+
+def test_a_report_of_several_stores_is_printed_again(run: Run, tmp_path: Path, broken: list[str]) -> None:
+    file = tmp_path / "fleet.json"
+    words = [f"a={STORES[0]}", f"b={STORES[1]}", broken[0], "--level", "quick"]
+    status, before, _ = run("verify", *words, "--report", file)
+    again = run("verify", "--from", file)
+    assert (again[0], again[2]) == (status, "")
+    assert again[1].splitlines()[-1].endswith(f"rmqinspect verify --from {file} a")
+    assert [line.split()[0] for line in lines(again[1])] == [line.split()[0] for line in lines(before)]
+    for name, path in (("a", STORES[0]), ("b", STORES[1])):
+        status, screen, _ = run("verify", "--from", file, name)
+        assert (status, _steady(screen)) == (0, _steady(run("verify", path, "--level", "quick")[1]))
+    status, out, err = run("verify", "--from", file, "empty")
+    assert (status, out) == (ExitStatus.UNREADABLE, "")
+    assert err == f"empty: not read: {broken[0]}: an empty directory, not a store\n"
+    assert run("verify", "--from", file, "-f", "csv")[1].startswith("store,code,")
+    assert "no store 'c' in it; there are: a, b, empty" in run("verify", "--from", file, "c")[2]
+
+
+def _steady(screen: str) -> list[str]:
+    """Return the lines of a screen but that which names the report."""
+    return [line for line in screen.splitlines() if not line.startswith("report")]
+
+
+def test_names_are_of_reports_of_several_stores(run: Run, tmp_path: Path) -> None:
+    run("verify", STORES[0], "--level", "quick", "--report", tmp_path / "one.json")
+    status, out, err = run("verify", "--from", tmp_path / "one.json", STORES[0])
+    assert (status, out) == (ExitStatus.USAGE, "")
+    assert "--from prints a report and reads no store: [NAME=]STORE... cannot be combined with it." in err
 
 
 # --- what is given --------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Which words of a command line are one store together, and what each store is called."""
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -29,6 +30,8 @@ def test_loose_files_and_folders_join_the_only_root() -> None:
     assert stores_of(words) == [Given(tuple(words))]
     loose = [f"{STORE}/commitlog", f"{STORE}/config"]
     assert stores_of(loose) == [Given(tuple(loose))]
+    remote = ["s3://b/store/commitlog", "s3://b/store/config/topics.json", "s3://b/x/commitlog/00000000000000000000"]
+    assert stores_of(remote) == [Given(tuple(remote))]
     named, together = stores_of([f"a={STORE}", *loose])
     assert (named.name, together.paths) == ("a", tuple(loose))
 
@@ -50,6 +53,23 @@ def test_what_is_no_store_is_one_that_fails(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     words = [STORE, str(tmp_path / "empty"), str(tmp_path / "missing")]
     assert [one.name for one in stores_of(words)] == ["store", "empty", "missing"]
+
+
+def test_a_disk_that_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = Event()
+
+    def find_place(path: str) -> tuple[str, tuple[str, ...]]:
+        if path == "/mnt/dead/store":
+            hangs.wait(30)
+        return path, ()
+
+    monkeypatch.setattr("rmqinspect.fleet.given.find_place", find_place)
+    monkeypatch.setattr("rmqinspect.fleet.given._PATIENCE", 0.3)
+    try:
+        names = [one.name for one in stores_of(["/mnt/dead/store", "/mnt/a/store", "/mnt/b/store"])]
+    finally:
+        hangs.set()
+    assert names == ["dead/store", "a/store", "b/store"]
 
 
 # --- lists ----------------------------------------------------------------------------------------

@@ -94,6 +94,13 @@ def test_what_a_task_says_is_told_with_its_number(capsys: pytest.CaptureFixture[
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_bug_has_its_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQINSPECT_DEBUG", "1")
+    told = [event.line for event in side_by_side(_fails, ["bug"], 1) if isinstance(event, Told)]
+    assert told[0] == "Traceback (most recent call last):"
+    assert told[-1].startswith("ZeroDivisionError")
+
+
 def _reads(path: str) -> int:
     file = open_store([path]).segments[0]
     with open_file(file) as reader:
@@ -133,7 +140,7 @@ def _waits(folder: str) -> None:
 def test_closing_ends_the_processes_and_they_clean_up(tmp_path: Path) -> None:
     begun = time.monotonic()
     events = side_by_side(_waits, [str(tmp_path)] * 4, 3)
-    assert [next(events)[1] for _ in range(3)] == ["at work"] * 3
+    assert {next(events) for _ in range(3)} == {Told(number, "at work") for number in range(3)}
     assert len(list(tmp_path.iterdir())) == 3
     events.close()
     assert not list(tmp_path.iterdir())

@@ -33,6 +33,7 @@ def test_the_table_of_statuses_is_that_of_the_command_line() -> None:
         ("README.md", ExitStatus.DAMAGE),
         ("docs/usage.md", ExitStatus.DONE),
         ("docs/forecast.md", ExitStatus.DAMAGE),
+        ("docs/fleet.md", ExitStatus.DAMAGE),
     ],
 )
 def test_the_transcript_is_what_the_command_prints(

@@ -183,6 +183,19 @@ def test_stores_here_and_there_are_one_table(server: Server, run: Run) -> None:
     assert {line.split(",")[0] for line in out.splitlines()[1:]} == {"store", "seg_missing_mid-4.9.7-c"}
 
 
+@pytest.mark.parametrize("verb", ["info", "forecast", "verify"])
+def test_stores_here_and_there_have_a_line_each(server: Server, run: Run, verb: str) -> None:
+    local, uri = both(server, "killed-4.9.7")
+    words = ("-q", "--level", "quick") if verb == "verify" else ("-f", "jsonl")
+    missing = server.uri("nowhere/store")
+    status, out, _ = run(verb, f"here={local}", f"there={uri}", f"gone={missing}", *words)
+    assert status == ExitStatus.UNREADABLE
+    if verb != "verify":
+        here, there, gone = map(json.loads, out.splitlines())
+        assert gone == {"store": "gone", "error": f"{shown(missing)}: no such file or directory"}
+        assert here["next_start" if verb == "info" else "queues"] == there["next_start" if verb == "info" else "queues"]
+
+
 def test_a_file_uri_is_a_path(run: Run, tmp_path: Path) -> None:
     local = oracle.copy("crash", DAMAGED, tmp_path / "a b")
     uri = f"file://{tmp_path}/a%20b/store"

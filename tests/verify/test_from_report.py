@@ -94,7 +94,7 @@ def test_a_report_of_an_earlier_version_has_no_next_start(run: Run, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "words",
-    [(FLIPPED,), ("--level", "deep"), ("-j", "2"), ("--report", "x"), ("--against", "x"), ("--check", "CQ-TAG")],
+    [("--level", "deep"), ("-j", "2"), ("--report", "x"), ("--against", "x"), ("--check", "CQ-TAG")],
 )
 def test_a_report_needs_no_store_and_takes_no_option_of_the_checks(run: Run, words: tuple[str, ...]) -> None:
     status, out, err = run("--from", "report.json", *words)

@@ -1,0 +1,189 @@
+"""Reports of `rmqinspect verify` as they are printed: of this run, or with `--from` of an earlier one.
+
+A report is a screen, or the table of its findings with the verdict on stderr. One of several stores is a line for
+each, or the screens of those that are named.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.options import (
+    FORMAT_NAMES,
+    LookOptions,
+    OutputOptions,
+    RedactOptions,
+    VerdictOptions,
+    choose_format,
+    use_colour,
+)
+from rmqinspect.cli.parameters import option
+from rmqinspect.cli.session import write_table
+from rmqinspect.cli.verify_screen import Look, screen, verdict_line
+from rmqinspect.commands import fill_command
+from rmqinspect.document import as_object
+from rmqinspect.text import escape
+from rmqinspect.verify.findings import redact_rows
+from rmqinspect.verify.report import Report, read_reports
+
+if TYPE_CHECKING:
+    from rmqinspect.cli.fleet import Answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOutputOptions(OutputOptions, VerdictOptions, RedactOptions, LookOptions):
+    """What is printed of a report: `--from` takes these options and no others."""
+
+    format: str | None = option(
+        "-f",
+        "--format",
+        type=click.Choice(FORMAT_NAMES),
+        help="Default: a screen. Other formats: the table of findings, with the verdict on stderr.",
+    )
+    quiet: bool = option(
+        "-q", "--quiet", is_flag=True, help="Only the exit status; -f, -o and --report write what they always do."
+    )
+    verbose: int = option(
+        "-v", "--verbose", count=True, help="Show each finding, and more remarks; -vv adds a traceback to a bug."
+    )
+
+
+def print_written(options: VerifyOutputOptions, path: str, names: Sequence[str]) -> ExitStatus:
+    """Print a report that was written by an earlier run; return the exit status of that run.
+
+    Of a report of several stores: the line of each, or the screens of those that are named.
+
+    :raises click.BadParameter: it is no report, or has no store of that name.
+    """
+    format_ = choose_format(options)
+    try:
+        found = read_reports(path)
+    except ValueError as error:
+        raise click.BadParameter(escape(str(error)), param_hint="--from") from error
+    if options.redact is not None:
+        found = {
+            name: msgspec.structs.replace(report, findings=redact_rows(report.findings, options.redact))
+            if isinstance(report, Report)
+            else report
+            for name, report in found.items()
+        }
+    if (report := found.get(None)) is not None:
+        if names:
+            raise _refused_with_from(click.get_current_context(), "paths")
+        assert isinstance(report, Report)
+        print_report(report, path, format_, options)
+        return status_of_report(report, options.fail_on)
+    return _print_written_of_several(
+        {str(name): report for name, report in found.items()}, path, format_, options, names
+    )
+
+
+def _print_written_of_several(
+    found: Mapping[str, Report | str], path: str, format_: str, options: VerifyOutputOptions, names: Sequence[str]
+) -> ExitStatus:
+    from rmqinspect.cli.fleet import Answer, status_of_all
+    from rmqinspect.fleet.summary import StoreRow, row_of_report
+
+    for name in names:
+        if name not in found:
+            known = ", ".join(map(escape, found))
+            raise click.BadParameter(f"no store {escape(name)!r} in it; there are: {known}", param_hint="--from")
+    answers = []
+    for name in dict.fromkeys(names or found):
+        report = found[name]
+        if isinstance(report, str):
+            answers.append(Answer(StoreRow(store=name, error=report), ExitStatus.UNREADABLE))
+            continue
+        status = status_of_report(report, options.fail_on)
+        answers.append(Answer(row_of_report(name, None, as_object(report)), status, None, report.findings))
+    if names and format_ == "table" and options.output is None:
+        for number, answer in enumerate(answers):
+            report = found[answer.row.store]
+            if number and not options.quiet:
+                click.echo()
+            if isinstance(report, str):
+                click.echo(f"{escape(answer.row.store)}: not read: {escape(report)}", err=True)
+            else:
+                print_report(report, path, format_, options)
+    else:
+
+        def screen_of(number: int) -> str:
+            return fill_command("rmqinspect verify --from {file} {name}", file=path, name=answers[number].row.store)
+
+        print_several(answers, screen_of, format_, options)
+    return status_of_all(answers)
+
+
+def refuse_options_of_checks() -> None:
+    """Refuse what has no meaning without a store; words may be names of stores in a report of several.
+
+    :raises click.UsageError: such an option was given.
+    """
+    context = click.get_current_context()
+    takes = {"from_report", "progress", "paths", *VerifyOutputOptions.__dataclass_fields__}
+    for param in context.command.params:
+        if param.name not in takes and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+            raise _refused_with_from(context, str(param.name))
+
+
+def _refused_with_from(context: click.Context, name: str) -> click.UsageError:
+    param = next(param for param in context.command.params if param.name == name)
+    shown_as = param.opts[-1] if isinstance(param, click.Option) else param.make_metavar(context)
+    return click.UsageError(f"--from prints a report and reads no store: {shown_as} cannot be combined with it.")
+
+
+def print_report(
+    report: Report, path: str, format_: str, options: VerifyOutputOptions, evidence: Sequence[str] = ()
+) -> None:
+    """Print the screen, or write the table of findings with the verdict on stderr.
+
+    `path` is the file of the report; the output is not written into `evidence`.
+    """
+    if format_ != "table" or options.output:
+        from rmqinspect.verify.findings import SCHEMA, row_batches
+
+        rows = row_batches(report.findings)
+        write_table(format_, SCHEMA, rows, options.output, options, complete=report.complete, evidence=evidence)
+        if not options.quiet:
+            click.echo(verdict_line(report), err=True)
+    elif not options.quiet:
+        colour = use_colour(options.color)
+        for line in screen(report, path, Look(options.zone, colour, unfold=options.verbose > 0)):
+            click.echo(line, color=colour)
+
+
+def status_of_report(report: Report, fail_on: str) -> ExitStatus:
+    """Return the exit status that a report means."""
+    if report.interrupted is not None:
+        return ExitStatus.INTERRUPTED
+    if fail_on != "never":
+        if report.damage or (fail_on == "warning" and report.warnings):
+            return ExitStatus.DAMAGE
+        if report.unread:
+            return ExitStatus.UNREADABLE
+    return ExitStatus.DONE
+
+
+def print_several(
+    answers: "Sequence[Answer]",
+    screen_of: Callable[[int], str],
+    format_: str,
+    options: VerifyOutputOptions,
+    evidence: Sequence[str] = (),
+) -> None:
+    """Print the screen of several stores, or write the table of their findings with the screen on stderr."""
+    from rmqinspect.cli.fleet import print_screen
+    from rmqinspect.verify.findings import SCHEMA_OF_STORES, row_batches_of_stores
+
+    wants_rows = format_ != "table" or options.output is not None
+    if wants_rows:
+        complete = all(answer.status in (ExitStatus.DONE, ExitStatus.DAMAGE) for answer in answers)
+        rows = row_batches_of_stores((answer.row.store, answer.findings) for answer in answers)
+        write_table(format_, SCHEMA_OF_STORES, rows, options.output, options, complete=complete, evidence=evidence)
+    if not options.quiet:
+        print_screen(answers, screen_of, colour=not wants_rows and use_colour(options.color), err=wants_rows)
