@@ -67,7 +67,7 @@ FLOORS = (
     Folder(
         8,
         "show",
-        "broker codec commitlog config consumequeue damage find rocksdb store tables",
+        "broker codec commitlog config consumequeue damage find forecast rocksdb store tables verify",
         "one record, or one store's summary",
     ),
     Folder(
@@ -114,7 +114,7 @@ LIBRARIES = {
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
     "rescue",
-    "pyarrow": "codec system output tables find diff forecast verify export rescue spark cli",
+    "pyarrow": "codec system output tables find diff forecast verify export rescue show spark cli",
     "py4j": "spark",
     "pyspark": "spark",
     "rocksdict": "rocksdb rescue",

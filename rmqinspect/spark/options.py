@@ -49,6 +49,8 @@ from rmqinspect.verify.codes import DEFAULT_LEVEL, LEVELS
 
 SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}
 
+_NEXT_STARTS = "next_starts"
+
 STORE = pa.field("store", pa.string(), metadata={"doc": "which of the stores given"})
 
 
@@ -138,8 +140,16 @@ OPTIONS: tuple[Option, ...] = (
         "`true`: records that the next start of the broker gives up, as `forecast` counts them; the driver finds them.",
         "false",
     ),
-    Option("broker_version", _one_of(*RELEASES), "Of `lost_at_start`: whose rules apply. Default: estimated."),
-    Option("exit", _one_of("clean", "unclean"), "Of `lost_at_start`: the last stop. Default: by the file `abort`."),
+    Option(
+        "broker_version",
+        _one_of(*RELEASES),
+        "Of `lost_at_start` and `next_starts`: whose rules apply. Default: estimated; of `next_starts` all releases.",
+    ),
+    Option(
+        "exit",
+        _one_of("clean", "unclean"),
+        "Of `lost_at_start` and `next_starts`: the last stop. Default: by the file `abort`.",
+    ),
     Option("raw_body", _parse_flag, "Bodies as stored, not decompressed.", "false"),
     Option("max_body", parse_size, "Larger bodies stay compressed.", "64MiB"),
     Option(
@@ -182,6 +192,7 @@ class Settings:
     failfast: bool
     pushdown: bool
     level: str
+    start: AskedStart  # that the table `next_starts` is about
 
     @property
     def schema(self) -> pa.Schema:
@@ -224,8 +235,10 @@ def read_options(options: Mapping[str, str]) -> Settings:
         table=table,
         columns=_columns(table, values["columns"]),
         selection=Selection(
-            **{option.filter: values[option.name] for option in OPTIONS if option.filter}, lost_at_start=_start(values)
+            **{option.filter: values[option.name] for option in OPTIONS if option.filter},
+            lost_at_start=_start(values) if values["lost_at_start"] else None,
         ),
+        start=_start(values),
         zone=values["tz"],
         redaction=values["redact"],
         failfast=values["mode"] == "FAILFAST",
@@ -238,18 +251,16 @@ def read_options(options: Mapping[str, str]) -> Settings:
     return settings
 
 
-def _start(values: Mapping[str, Any]) -> AskedStart | None:
-    """Return the start that gives up what is asked for; None: anything is.
+def _start(values: Mapping[str, Any]) -> AskedStart:
+    """Return the start that is meant.
 
     :raises BadOption: one is described, and not asked for.
     """
     release, stop = values["broker_version"], values["exit"]
-    if values["lost_at_start"]:
-        return AskedStart(release, None if stop is None else stop == "clean")
-    for name in ("broker_version", "exit"):
+    for name in ("broker_version", "exit") if not values["lost_at_start"] and values["table"] != _NEXT_STARTS else ():
         if values[name] is not None:
-            raise BadOption(f"option {name} belongs to lost_at_start")
-    return None
+            raise BadOption(f"option {name} belongs to lost_at_start, or to the table {_NEXT_STARTS}")
+    return AskedStart(release, None if stop is None else stop == "clean")
 
 
 def _with_store(table: str) -> pa.Schema:
