@@ -85,14 +85,15 @@ FLOORS = (
     Folder(
         9,
         "spark",
-        "broker codec export forecast rocksdb store tables verify",
+        "broker export forecast rocksdb store tables verify",
         "the Spark data source, exports as Spark jobs",
     ),
+    Folder(9, "sql", "codec find store tables verify", "a query over the tables, in DuckDB"),
     Folder(
         10,
         "cli",
-        "broker codec commitlog config diff explain export find forecast output rescue rocksdb show spark store tables "
-        "verify",
+        "broker codec commitlog config diff explain export find forecast output rescue rocksdb show "
+        "spark sql store tables verify",
         "one module per command: options in, screens out",
     ),
 )
@@ -107,6 +108,7 @@ DOORS = (
 LIBRARIES = {
     "click": "cli",
     "construct": "schemas codec",
+    "duckdb": "sql",
     "isal": "codec",
     "javaproperties": "store",
     "llvmlite": "codec",
@@ -114,7 +116,7 @@ LIBRARIES = {
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
     "rescue",
-    "pyarrow": "codec system output tables find diff forecast verify export rescue show spark cli",
+    "pyarrow": "codec system output tables find diff forecast verify export rescue show spark sql cli",
     "py4j": "spark",
     "pyspark": "spark",
     "rocksdict": "rocksdb rescue",
