@@ -32,6 +32,7 @@ _SEGMENT_SIZE = 1 << 30
 _USED = 3 << 20  # bytes of records at the beginning of each segment
 _MANY = "topics=1250, queues=8, distinct=1, system=True"
 
+RMQINSPECT = [sys.executable, "-m", "rmqinspect"]
 # What a question is compared with.
 BARE = [sys.executable, "-c", "import numpy, pyarrow.compute"]
 
@@ -49,9 +50,10 @@ class Question(NamedTuple):
     memory: float | None = None  # MB
     size: int = 0  # bytes of log that it reads, for a rate
     rate: float | None = None  # GB per CPU second
+    ratio: float | None = None  # of CPU seconds to those of its peer
 
 
-def _in_process(code: str) -> str:
+def in_process(code: str) -> str:
     """Run Python code in a process of its own, for this one has to stay small; return what it prints."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
@@ -68,7 +70,7 @@ def make_stores(folder: str, segments: int) -> Iterator[str]:
     ):
         path = os.path.join(folder, name)
         if not os.path.exists(path):
-            _in_process(f"from benchmarks.make_store import *\npath = {path!r}\n{call}")
+            in_process(f"from benchmarks.make_store import *\npath = {path!r}\n{call}")
         yield path
 
 
@@ -99,7 +101,7 @@ _NAMES = ("--id, offset", "--id, producer's", "-k", "-k -t", "-k, no hit", "--qu
 
 def look_ups(store: str, label: str, *, large: bool) -> Iterator[Question]:
     """Yield look-ups for a record in the middle of a log."""
-    lines = _in_process(f"store, skip = {store!r}, {_USED // 2}\n{_OPTIONS}").splitlines()
+    lines = in_process(f"store, skip = {store!r}, {_USED // 2}\n{_OPTIONS}").splitlines()
     for name, line in zip(_NAMES, lines, strict=True):
         options = line.split("\t")
         # A key that is in no index is looked for in a log of 1 GiB.
@@ -156,7 +158,7 @@ def measure(questions: list[Question], rounds: int, cache: Path) -> None:
     costs: dict[str, list[tuple[Cost, Cost]]] = {one.name: [] for one in questions}
     for number in range(rounds + 1):
         for one in questions:
-            pair = run(one.peer), run([sys.executable, "-m", "rmqinspect", *one.words, "-q"])
+            pair = run(one.peer), run([*RMQINSPECT, *one.words, "-q"])
             if number:
                 costs[one.name].append(pair)
     print("| question | wall s: min / median / max | CPU s | CPU / peer | GB per CPU s | peak MB | goal |")
@@ -176,6 +178,7 @@ def _cells(question: Question, pairs: list[tuple[Cost, Cost]]) -> list[str]:
         _goal("≤ {} s", question.wall, wall, most=True),
         _goal("≥ {} GB/s", question.rate, rate, most=False),
         _goal("≤ {} MB", question.memory, memory, most=True),
+        _goal("≤ {} x", question.ratio, ratio, most=True),
     ]
     speed = f"{rate:.2f}" if question.size else ""
     status = f"status {own[0].status}: " if own[0].status not in (0, 3, 5) else ""

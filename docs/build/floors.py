@@ -67,7 +67,7 @@ FLOORS = (
     Folder(
         8,
         "show",
-        "broker codec commitlog config consumequeue damage find rocksdb store tables",
+        "broker codec commitlog config consumequeue damage find forecast rocksdb store tables verify",
         "one record, or one store's summary",
     ),
     Folder(
@@ -86,14 +86,15 @@ FLOORS = (
     Folder(
         9,
         "spark",
-        "broker codec export forecast rocksdb store tables verify",
+        "broker export forecast rocksdb store tables verify",
         "the Spark data source, exports as Spark jobs",
     ),
+    Folder(9, "sql", "codec find store tables verify", "a query over the tables, in DuckDB"),
     Folder(
         10,
         "cli",
-        "broker codec commitlog config diff explain export find fleet forecast output rescue rocksdb show spark store "
-        "tables verify",
+        "broker codec commitlog config diff explain export find fleet forecast output rescue rocksdb show spark sql "
+        "store tables verify",
         "one module per command: options in, screens out",
     ),
 )
@@ -108,6 +109,7 @@ DOORS = (
 LIBRARIES = {
     "click": "cli",
     "construct": "schemas codec",
+    "duckdb": "sql",
     "isal": "codec",
     "javaproperties": "store",
     "llvmlite": "codec",
@@ -115,7 +117,7 @@ LIBRARIES = {
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
     "rescue",
-    "pyarrow": "codec system output tables find diff forecast verify export rescue spark cli",
+    "pyarrow": "codec system output tables find diff forecast verify export rescue show spark sql cli",
     "py4j": "spark",
     "pyspark": "spark",
     "rocksdict": "rocksdb rescue",

@@ -123,6 +123,16 @@ producer. `committed`, `rolled_back`: what the producer decided. `given_up`: che
 `TRANS_CHECK_MAX_TIME_TOPIC`. `evidence_gone`: the check has gone past it, and nothing tells what was decided. `why`
 says what makes a state uncertain. More in [transactions.md](transactions.md).
 """,
+    "stores": """
+One row per store: what `info` says of it, without a full scan. `next_start` is told where that reads little, else it
+is null; `next_starts` always has it. Of a part of a store, columns say what that part says.
+""",
+    "next_starts": """
+One row per store and release: what the start of that release would do, as [forecast](forecast.md) tells it. All
+releases are walked, or the one of `--broker-version`. `may_be_writer` marks those that may have written the store: the
+worst of their rows is what `forecast` answers. Releases of one `era` answer alike. Where no start can be walked,
+because a broker runs or only a part of a store was given, one row without a release says why.
+""",
     FINDINGS: """
 One row per problem that `rmqinspect verify` finds at its default level. Only `export` and the Spark data source have
 this table; on the screen it is `verify -f table`. All codes: [findings.md](findings.md).

@@ -136,6 +136,7 @@ VERBS = {
     "forecast": "The next start of a broker: will it start, what will be lost?",
     "rebuild": "New queues, index and checkpoint from a sound log, in a new place.",
     "salvage": "A store that a broker serves, from damaged ones, in a new place.",
+    "sql": "One SELECT over all tables of one or several stores.",
     "export": "Tables of whole stores as Parquet, with or without Spark.",
     "show": "One record: every field with its bytes.",
     "diff": "Two stores compared: replica with master, before with after.",

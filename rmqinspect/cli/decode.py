@@ -351,6 +351,7 @@ class _Reading:
                     yield rows, self.plan.shape(rows, store)
 
     def _request(self, read: StoreRead) -> "Request":
+        from rmqinspect.tables.lost_records import ANY_START
         from rmqinspect.tables.sources import range_to_read
 
         arguments = self.plan.arguments
@@ -360,6 +361,7 @@ class _Reading:
             offsets=range_to_read(read.store, read.selection.offsets),
             named=read.selection.named,
             columns=self.plan.wanted,
+            start=arguments.start if isinstance(arguments, LostOptions) else ANY_START,
             on_gap=partial(self._note_gap, read),
         )
         if not isinstance(arguments, BodyOptions):
@@ -474,7 +476,7 @@ def command(arguments: DecodeArguments) -> int:
       rmqinspect decode --carve disk.img -t orders -o orders.parquet
     """
     choose_format(arguments)  # a usage error comes before anything is read
-    arguments.refuse_unused()
+    arguments.refuse_unused((arguments.table,))
     if arguments.carve:
         from rmqinspect.cli.decode_carve import open_carved
 

@@ -152,7 +152,7 @@ def _refuse_contradictions(arguments: ExportArguments) -> None:
         )
     if arguments.incremental and arguments.lost_at_start:
         raise click.UsageError("--incremental and --lost-at-start contradict each other: what a start loses changes.")
-    arguments.refuse_unused()
+    arguments.refuse_unused(_tables(arguments))
     if arguments.incremental and (relative := _relative_times(arguments)):
         raise click.UsageError(f"--incremental needs a fixed --{relative[0][0]}: an absolute time.")
 
@@ -191,16 +191,23 @@ def _relative_times(arguments: ExportArguments) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in given if text and not text[:1].isdigit())
 
 
+def _tables(arguments: ExportArguments) -> tuple[str, ...]:
+    """Return the names of the tables asked for, which may not exist."""
+    from rmqinspect.tables import TABLES
+
+    return (*TABLES, FINDINGS) if arguments.all else tuple(dict.fromkeys(arguments.tables)) or (MESSAGES,)
+
+
 def _make_request(arguments: ExportArguments) -> ExportRequest:
     from rmqinspect.tables import TABLES
 
     known = [*TABLES, FINDINGS]
-    tables = tuple(known) if arguments.all else tuple(dict.fromkeys(arguments.tables)) or (MESSAGES,)
-    for name in tables:
+    asked = _tables(arguments)
+    for name in asked:
         if name not in known:
             raise click.BadParameter(f"no table {escape(name)!r}; there are: {', '.join(known)}", param_hint="--table")
     # An incremental export may name the tables in another order.
-    tables = tuple(name for name in known if name in tables)
+    tables = tuple(name for name in known if name in asked)
     if MESSAGES not in tables:
         of_messages = {
             "--partition-by": arguments.partition_by,
@@ -231,6 +238,7 @@ def _make_request(arguments: ExportArguments) -> ExportRequest:
         max_body=arguments.max_body,
         closed_only=arguments.closed_only,
         relative=relative,
+        start=arguments.start,
     )
 
 

@@ -26,13 +26,8 @@ if TYPE_CHECKING:
     from rmqinspect.fleet.given import Given
     from rmqinspect.forecast.outcome import Forecast
     from rmqinspect.show.overview import Overview
-    from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=14, phrases=True)
-_MOST_READ = 10_000_000  # bytes, whatever the size of the store: a start that reads more is not forecast here
-# How often a forecast of a small store reads a byte that a start reads, at most: pages for single records and units,
-# once for each run of releases. Measured on the samples.
-_READS_CLEAN, _READS_UNCLEAN = 2, 16
 _LISTED = 4  # oddities, names and ranges listed; the others are counted
 
 # Checkpoint fields -> their names on the screen.
@@ -91,6 +86,7 @@ def _read(arguments: InfoArguments, given: "Given") -> "tuple[Overview, Forecast
     """Return the summary of a store, its next start, and the paths of the store."""
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.show.overview import overview
+    from rmqinspect.show.short_start import short_start
     from rmqinspect.store.reader import FileReader
 
     # Ten thousand files make many objects, all of which live to the end: a collection would free nothing.
@@ -100,7 +96,7 @@ def _read(arguments: InfoArguments, given: "Given") -> "tuple[Overview, Forecast
         with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
             facts = overview(whole)
             before = FileReader.bytes_read
-            start = _next_start(whole, facts)
+            start = short_start(whole, facts)
         return replace(facts, bytes_read=facts.bytes_read + FileReader.bytes_read - before), start, store.paths
     finally:
         gc.enable()
@@ -136,32 +132,6 @@ def _ask(wants_document: bool, arguments: InfoArguments, given: "Given") -> "Ans
         print_remark(f"not read: {problem}")
     document = document_of(complete=not facts.unread, **_document(facts, start))
     return Answer(row_of_info(facts.name, facts, document), _status(facts), document if wants_document else None)
-
-
-class _TooMuch(Exception):
-    """The start scans more of the log than this command reads."""
-
-
-def _next_start(store: "Store", facts: "Overview") -> "Forecast | None":
-    """Return what the next start does; None if it reads much."""
-    from rmqinspect.forecast.versions import ForecastRequest
-    from rmqinspect.verify.next_start import next_start
-
-    reads = _READS_CLEAN if facts.stop.state == "clean" else _READS_UNCLEAN
-    # What lies behind the log's end is zeros, which nobody scans.
-    unused = 0 if facts.log.end.end is None or not store.segments else store.segments[-1].end - facts.log.end.end
-
-    def announce(size: int, why: str) -> None:
-        if (size - unused) * reads > _MOST_READ:
-            raise _TooMuch(why)
-
-    # Where a broker runs, the answer needs no walk.
-    if facts.stop.state != "running" and facts.bytes_read + facts.start_bytes * reads > _MOST_READ:
-        return None
-    try:
-        return next_start(store, ForecastRequest(count_losses=False, announce=announce))
-    except _TooMuch:
-        return None
 
 
 # --- the screen ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 options -> the start that is meant -> the walk of each store, told on stderr -> a filter for its rows
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
     from rmqinspect.tables.lost_records import AskedStart, LostRecords
+
+
+NEXT_STARTS = "next_starts"
 
 
 def exit_option() -> Any:
@@ -62,13 +66,23 @@ class LostOptions:
 
         return AskedStart(self.broker_version, is_clean(self.exit)) if self.lost_at_start else None
 
-    def refuse_unused(self) -> None:
-        """Refuse what belongs to `--lost-at-start` without it.
+    @property
+    def start(self) -> "AskedStart":
+        """The start that the table `next_starts` is about."""
+        from rmqinspect.tables.lost_records import AskedStart
+
+        return AskedStart(self.broker_version, is_clean(self.exit))
+
+    def refuse_unused(self, tables: Collection[str | None] = ()) -> None:
+        """Refuse what belongs to `--lost-at-start`, or to one of the tables asked for, without it.
 
         :raises click.UsageError: it is given.
         """
-        if not self.lost_at_start and (self.broker_version or self.exit or self.not_in):
-            raise click.UsageError("--broker-version, --exit and --not-in belong to --lost-at-start.")
+        starts = self.lost_at_start or NEXT_STARTS in tables
+        if (self.broker_version or self.exit) and not starts:
+            raise click.UsageError("--broker-version and --exit belong to --lost-at-start, or to --table next_starts.")
+        if self.not_in and not self.lost_at_start:
+            raise click.UsageError("--not-in belongs to --lost-at-start.")
 
 
 def save_command(

@@ -28,6 +28,7 @@ from rmqinspect.commitlog.gaps import Split
 from rmqinspect.store.discover import open_stores
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Segment, Store
 from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.lost_records import ANY_START, AskedStart
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.tables.splits import split_name
 from rmqinspect.text import name_text
@@ -58,9 +59,11 @@ class ExportRequest:
     max_body: int = 64 << 20
     closed_only: bool = False
     relative: tuple[tuple[str, str], ...] = ()  # since and until as given, where they are relative: `-2h`, `last-5m`
+    start: AskedStart = ANY_START  # that the table `next_starts` is about
 
     def as_document(self) -> dict[str, Any]:
         """Return what must be equal for --incremental. A key of --redact appears as a hash."""
+        start = {"broker_version": self.start.release, "clean_exit": self.start.clean_exit}
         return {
             "tables": list(self.tables),
             "file_size": self.file_size,
@@ -71,6 +74,7 @@ class ExportRequest:
             "raw_body": self.raw_body,
             **({"body": "text"} if self.text_bodies else {}),
             "max_body": self.max_body,
+            **{name: value for name, value in start.items() if value is not None},
         }
 
 

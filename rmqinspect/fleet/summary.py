@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from rmqinspect.document import Part, means
 from rmqinspect.forecast.outcome import COSTS, Forecast, Verdict
 from rmqinspect.show.overview import Overview, how_stopped
+from rmqinspect.show.stores import writer_of
 from rmqinspect.store.model import Store
 
 
@@ -50,13 +51,6 @@ def costs(row: StoreRow) -> bool:
 
 
 # --- of documents ---------------------------------------------------------------------------------
-
-
-def writer_of(facts: Overview) -> str | None:
-    """Return who wrote a store; None where nothing shows it of a part of one."""
-    if facts.versions.other is not None:
-        return str(facts.versions.other)
-    return str(facts.versions) if facts.versions.clues or facts.place == "store" else None
 
 
 def row_of_info(name: str, facts: Overview, document: Mapping[str, Any]) -> StoreRow:

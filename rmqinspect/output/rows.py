@@ -96,6 +96,10 @@ def _spans(array: pa.Array) -> tuple[pa.Array, int, int]:
     return pc.subtract(array.offsets, pa.scalar(first, pa.int32())), first, last - first
 
 
+# Types whose values JSON has as Arrow prints them.
+_PRINTED = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
 def _json_values(array: pa.Array, zone: tzinfo) -> pa.Array:
     """Return every value as JSON text; null is `null`."""
     type_ = array.type
@@ -103,8 +107,10 @@ def _json_values(array: pa.Array, zone: tzinfo) -> pa.Array:
         return pa.repeat("null", len(array))
     if pa.types.is_dictionary(type_):
         return _json_values(array.dictionary_decode(), zone)
-    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
+    if any(is_one(type_) for is_one in _PRINTED):
         texts = array.cast(pa.string())
+        if pa.types.is_floating(type_):  # JSON has neither
+            texts = pc.if_else(pc.is_finite(array), texts, pa.scalar(None, pa.string()))
     elif pa.types.is_timestamp(type_):
         texts = _join('"', timestamp_texts(array, zone), '"')
     elif pa.types.is_string(type_) or pa.types.is_large_string(type_):

@@ -81,7 +81,7 @@ class ScreenTable(Writer):
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
-        self._right = [pa.types.is_integer(field.type) for field in schema]
+        self._right = [pa.types.is_integer(field.type) or pa.types.is_decimal(field.type) for field in schema]
         self._waiting: list[tuple[str, ...]] = []
         self._widths: dict[int, int] | None = None  # of the columns that are shown; empty: a line for each value
         self._rows = 0

@@ -260,7 +260,7 @@ def _statuses(of_messages: pa.Array, kinds: np.ndarray, outcomes: np.ndarray) ->
 def _heads(found: Found, request: Request) -> pa.RecordBatch:
     """Return rows of `messages` with what the heads say; and what may be the bodies of records that are cut."""
     records = found.records
-    of_heads, _ = messages.head_columns(records, request.columns or frozenset(SCHEMA.names))
+    of_heads, _ = messages.head_columns(records, (request.columns or frozenset(SCHEMA.names)) | {*_FRONT_COLUMNS})
     has_head = pa.array(found.given != FRONT)
     columns = {name: of_heads[name] for name in _FRONT_COLUMNS}
     for name in set(_HEAD_COLUMNS) & set(of_heads):

@@ -152,7 +152,7 @@ class Overview:
 def overview(store: Store) -> Overview:
     """Return the summary of a store, or of a piece of one. Never raises for what it finds."""
     before = FileReader.bytes_read
-    unread = [f"{oddity.name}: {oddity.detail}" for oddity in store.oddities if oddity.kind in _CANNOT_READ]
+    unread = _unread_entries(store)
     queues = list(queue_ends(store, searches_minimum(store), on_unreadable=unread.append))
     hints = [queue.last_physical_offset for queue in queues if queue.last_physical_offset is not None]
     index, indexed = _index_facts(store, unread)
@@ -209,6 +209,15 @@ def _start_bytes(store: Store, queues: Sequence[QueueSummary], end: LogEnd) -> i
         behind = queue.max_offset * _UNIT_SIZE if queue.kind == "file" else queue.files[-1].base + queue.files[-1].size
         units += max(behind - queue.files[-_RECOVERED:][0].base, 0)
     return log + units
+
+
+def entries_not_read(store: Store) -> list[str]:
+    """Return a line for each entry of a store that was not read, and for each reason why databases were not."""
+    return [*_unread_entries(store), *_unread_databases(store)]
+
+
+def _unread_entries(store: Store) -> list[str]:
+    return [f"{oddity.name}: {oddity.detail}" for oddity in store.oddities if oddity.kind in _CANNOT_READ]
 
 
 def _unread_databases(store: Store) -> list[str]:

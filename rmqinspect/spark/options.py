@@ -10,7 +10,6 @@ filter without a counterpart is ignored.
 """
 
 import ast
-import glob
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ from pyspark.sql import datasource as api
 from pyspark.sql.datasource import Filter
 
 from rmqinspect.broker.version_estimate import RELEASES
-from rmqinspect.codec.message_id import offset_place
 from rmqinspect.errors import BadOption
 from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.rocksdb.unpack import Unpacking
@@ -38,6 +36,7 @@ from rmqinspect.tables.filters import (
     parse_property,
     parse_range,
 )
+from rmqinspect.tables.hints import EVERYTHING, RANGED, limited, narrowed
 from rmqinspect.tables.lost_records import AskedStart
 from rmqinspect.tables.record_columns import with_text_bodies
 from rmqinspect.tables.redact import Redaction, parse_redaction
@@ -50,6 +49,8 @@ from rmqinspect.verify import findings
 from rmqinspect.verify.codes import DEFAULT_LEVEL, LEVELS
 
 SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}
+
+_NEXT_STARTS = "next_starts"
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,16 @@ OPTIONS: tuple[Option, ...] = (
         "`true`: records that the next start of the broker gives up, as `forecast` counts them; the driver finds them.",
         "false",
     ),
-    Option("broker_version", _one_of(*RELEASES), "Of `lost_at_start`: whose rules apply. Default: estimated."),
-    Option("exit", _one_of("clean", "unclean"), "Of `lost_at_start`: the last stop. Default: by the file `abort`."),
+    Option(
+        "broker_version",
+        _one_of(*RELEASES),
+        "Of `lost_at_start` and `next_starts`: whose rules apply. Default: estimated; of `next_starts` all releases.",
+    ),
+    Option(
+        "exit",
+        _one_of("clean", "unclean"),
+        "Of `lost_at_start` and `next_starts`: the last stop. Default: by the file `abort`.",
+    ),
     Option("raw_body", _parse_flag, "Bodies as stored, not decompressed.", "false"),
     Option("body", _one_of("bytes", "text"), "`text`: the column `body` as text, null where it is not UTF-8.", "bytes"),
     Option("max_body", parse_size, "Larger bodies stay compressed.", "64MiB"),
@@ -184,6 +193,7 @@ class Settings:
     failfast: bool
     pushdown: bool
     level: str
+    start: AskedStart  # that the table `next_starts` is about
 
     @property
     def schema(self) -> pa.Schema:
@@ -227,8 +237,10 @@ def read_options(options: Mapping[str, str]) -> Settings:
         table=table,
         columns=_columns(table, values["columns"]),
         selection=Selection(
-            **{option.filter: values[option.name] for option in OPTIONS if option.filter}, lost_at_start=_start(values)
+            **{option.filter: values[option.name] for option in OPTIONS if option.filter},
+            lost_at_start=_start(values) if values["lost_at_start"] else None,
         ),
+        start=_start(values),
         zone=values["tz"],
         redaction=values["redact"],
         failfast=values["mode"] == "FAILFAST",
@@ -242,18 +254,16 @@ def read_options(options: Mapping[str, str]) -> Settings:
     return settings
 
 
-def _start(values: Mapping[str, Any]) -> AskedStart | None:
-    """Return the start that gives up what is asked for; None: anything is.
+def _start(values: Mapping[str, Any]) -> AskedStart:
+    """Return the start that is meant.
 
     :raises BadOption: one is described, and not asked for.
     """
     release, stop = values["broker_version"], values["exit"]
-    if values["lost_at_start"]:
-        return AskedStart(release, None if stop is None else stop == "clean")
-    for name in ("broker_version", "exit"):
+    for name in ("broker_version", "exit") if not values["lost_at_start"] and values["table"] != _NEXT_STARTS else ():
         if values[name] is not None:
-            raise BadOption(f"option {name} belongs to lost_at_start")
-    return None
+            raise BadOption(f"option {name} belongs to lost_at_start, or to the table {_NEXT_STARTS}")
+    return AskedStart(release, None if stop is None else stop == "clean")
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
@@ -332,8 +342,6 @@ def _stores(options: Mapping[str, str], values: Mapping[str, Any]) -> tuple[tupl
     return stores or (("", Origin((), where, base, unpacking)),)
 
 
-_FIRST, _LAST = -(1 << 63), (1 << 63) - 1  # of a column's numbers; those of damaged records may be negative
-_EVERYTHING = (_FIRST, _LAST + 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -348,14 +356,14 @@ class Hints:
         """Return these hints narrowed by a filter, as far as it translates."""
         column = ".".join(getattr(filter_, "attribute", ()))
         bounds = _bounds(filter_)
-        if column in _RANGES and bounds is not None:
-            return replace(self, selection=_RANGES[column](self.selection, *bounds))
+        if column in RANGED and bounds is not None:
+            return replace(self, selection=narrowed(self.selection, column, *bounds))
         values = _values(filter_)
-        if column in _VALUES and values is not None:
-            return replace(self, selection=_VALUES[column](self.selection, values))
-        if column == "store" and values is not None:
+        if values is None:
+            return self
+        if column == "store":
             return replace(self, stores=frozenset(values) & (self.stores or frozenset(values)))
-        return self
+        return replace(self, selection=limited(self.selection, column, values))
 
 
 def _values(filter_: Filter) -> tuple[Any, ...] | None:
@@ -374,7 +382,7 @@ def _bounds(filter_: Filter) -> Range | None:
     value = _number(getattr(filter_, "value", None))
     if value is None:
         return None
-    first, last = _EVERYTHING
+    first, last = EVERYTHING
     if isinstance(filter_, api.EqualTo | api.EqualNullSafe):
         first, last = value, value + 1
     elif isinstance(filter_, api.GreaterThan | api.GreaterThanOrEqual):
@@ -390,37 +398,3 @@ def _number(value: Any) -> int | None:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return (value - _EPOCH) // timedelta(microseconds=1)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _overlap(before: Range | None, first: int, last: int) -> Range:
-    lowest, beyond = before or _EVERYTHING
-    start = min(max(lowest, first), _LAST)
-    return start, max(start, min(beyond, last), _FIRST + 1)
-
-
-def _with_time(column: str) -> Callable[[Selection, int, int], Selection]:
-    def add(selection: Selection, first: int, last: int) -> Selection:
-        before = None
-        if selection.since is not None and selection.until is not None:
-            if selection.time_column != column:
-                return selection  # a Selection has one time column
-            before = selection.since, selection.until
-        since, until = _overlap(before, first, last)
-        return replace(selection, since=since, until=min(until, _LAST), time_column=column)
-
-    return add
-
-
-_RANGES: dict[str, Callable[[Selection, int, int], Selection]] = {
-    "physical_offset": lambda s, first, last: replace(s, offsets=_overlap(s.offsets, first, last)),
-    "queue_offset": lambda s, first, last: replace(s, queue_offsets=_overlap(s.queue_offsets, first, last)),
-    "store_timestamp": _with_time("store_timestamp"),
-    "born_timestamp": _with_time("born_timestamp"),
-}
-_VALUES: dict[str, Callable[[Selection, tuple[Any, ...]], Selection]] = {
-    "topic": lambda s, names: replace(s, topics=tuple(map(glob.escape, names))),
-    "queue_id": lambda s, ids: replace(s, queue_id=ids[0]) if len(ids) == 1 else s,
-    "tags": lambda s, tags: replace(s, tags=tags),
-    # An offset msg id is another question to a Selection: which record lies at the place that it names?
-    "msg_id": lambda s, ids: s if any(offset_place(one) is not None for one in ids) else replace(s, ids=ids),
-}

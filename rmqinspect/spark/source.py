@@ -208,6 +208,7 @@ class Reader(DataSourceReader):
                 records_of=tuple(selections) if split.table == MESSAGES else (),
                 offsets=selections[0].offsets,
                 named=selections[0].named,
+                start=settings.start,
                 raw_body=settings.raw_body,
                 max_body=settings.max_body,
                 columns=frozenset(wanted & set(schema.names)),

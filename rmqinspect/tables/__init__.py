@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rmqinspect.tables.table import Table
 
-# Name -> module and constant.
+# Name -> module and constant. What tables of the fleet are made of lies on floors above: here are only their names.
 _PLACES = {
     "messages": ("rmqinspect.tables.log", "MESSAGES_TABLE"),
     "segments": ("rmqinspect.tables.log", "SEGMENTS_TABLE"),
@@ -26,6 +26,8 @@ _PLACES = {
     "timer_units": ("rmqinspect.tables.pointers", "TIMER_UNITS"),
     "usage": ("rmqinspect.tables.usage", "USAGE"),
     "transactions": ("rmqinspect.tables.transactions", "TRANSACTIONS"),
+    "stores": ("rmqinspect.show.stores", "STORES"),
+    "next_starts": ("rmqinspect.forecast.starts", "NEXT_STARTS"),
 }
 
 

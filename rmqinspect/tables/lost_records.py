@@ -29,6 +29,9 @@ class AskedStart(NamedTuple):
     clean_exit: bool | None = None  # None: as the file `abort` says
 
 
+ANY_START = AskedStart()
+
+
 @dataclass(frozen=True, slots=True)
 class LostRecords:
     """Which records of one store are lost. Places are physical offsets; few numbers, however many records."""

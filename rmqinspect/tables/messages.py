@@ -4,9 +4,9 @@ Which records of a run may pass the filters, by their bytes alone: columns are m
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import ip_address
 
 import numpy as np
@@ -200,12 +200,14 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
         status.mark("body_crc", ~records.body_crc_ok)
     status.mark("offset_mismatch", records.physical_offset != records.places)
     columns["record_crc_ok"] = _record_crc(records, status)
-    columns["topic"], invalid = name_column(take_ranges(records.bytes, records.topic_starts, records.topic_ends))
-    status.mark("invalid_utf8", invalid)
-    status.mark("bad_properties", records.properties.malformed)
-    of_properties, invalid = property_columns(records)
-    status.mark("invalid_utf8", invalid)
-    columns |= of_properties
+    if not wanted.isdisjoint({"topic", "status"}):
+        columns["topic"], invalid = name_column(take_ranges(records.bytes, records.topic_starts, records.topic_ends))
+        status.mark("invalid_utf8", invalid)
+    if not wanted.isdisjoint(_OF_PROPERTIES):
+        status.mark("bad_properties", records.properties.malformed)
+        of_properties, invalid = property_columns(records)
+        status.mark("invalid_utf8", invalid)
+        columns |= of_properties
     if bodies is not None:
         columns["body"] = bodies
     if run.named:
@@ -219,27 +221,16 @@ def _message_batch(run: RecordRun, request: Request) -> pa.RecordBatch:
 
 
 def head_columns(records: Records, wanted: frozenset[str]) -> tuple[dict[str, pa.Array], Bools]:
-    """Return the columns that heads hold, and which heads have a time outside the years 1 to 9999."""
-    columns: dict[str, pa.Array] = {
-        "physical_offset": pa.array(records.places),
-        "size": _int32(records.total_size),
-        "version": pa.array(np.where(records.magic == message.MAGIC_V2, 2, 1).astype(np.int8)),
-        "body_size": _int32(records.body_size),
-        "sys_flag": _int32(records.sys_flag),
-        "transaction": pick(
-            message.TRANSACTIONS, (records.sys_flag & message.TRANSACTION_MASK) >> message.TRANSACTION_SHIFT
-        ),
-        "compression": _compression(records),
-    }
-    for name in ("queue_id", "flag", "reconsume_times"):
-        columns[name] = _int32(records.field(name))
-    for name in ("queue_offset", "prepared_transaction_offset"):
-        columns[name] = pa.array(records.field(name))
+    """Return the columns that heads hold, as far as they are wanted, and which heads have a time out of the years 1 to
+    9999, as far as that is of interest.
+    """
+    columns = {name: make(records) for name, make in _OF_HEADS.items() if name in wanted}
     outside: Bools = np.zeros(len(records), np.bool_)
     for name in ("born_timestamp", "store_timestamp"):
-        columns[name], odd = millis(records.field(name))
-        outside |= odd
-    return columns | _hosts(records, wanted), outside
+        if name in wanted or "status" in wanted:
+            columns[name], odd = millis(records.field(name))
+            outside |= odd
+    return columns if wanted.isdisjoint(_OF_HOSTS) else columns | _hosts(records, wanted), outside
 
 
 class _Status:
@@ -277,6 +268,37 @@ def _record_crc(records: Records, status: _Status) -> pa.Array:
         return pa.nulls(len(records), pa.bool_())
     status.mark("record_crc", present & ~ok)
     return pa.array(ok, mask=~present)
+
+
+def _number_column(name: str, records: Records) -> pa.Array:
+    return _int32(records.field(name))
+
+
+def _long_column(name: str, records: Records) -> pa.Array:
+    return pa.array(records.field(name))
+
+
+_OF_HEADS: dict[str, Callable[[Records], pa.Array]] = {
+    "physical_offset": lambda records: pa.array(records.places),
+    "size": lambda records: _int32(records.total_size),
+    "version": lambda records: pa.array(np.where(records.magic == message.MAGIC_V2, 2, 1).astype(np.int8)),
+    "body_size": lambda records: _int32(records.body_size),
+    "sys_flag": lambda records: _int32(records.sys_flag),
+    "transaction": lambda records: pick(
+        message.TRANSACTIONS, (records.sys_flag & message.TRANSACTION_MASK) >> message.TRANSACTION_SHIFT
+    ),
+    "compression": _compression,
+    **{name: partial(_number_column, name) for name in ("queue_id", "flag", "reconsume_times")},
+    **{name: partial(_long_column, name) for name in ("queue_offset", "prepared_transaction_offset")},
+}
+_OF_HOSTS = frozenset({"born_host", "born_port", "store_host", "store_port", "offset_msg_id"})
+# Columns that properties are parsed for; a status tells that they are malformed.
+_OF_PROPERTIES = frozenset(
+    {
+        *("properties", "msg_id", "tags", "keys", "real_topic", "real_queue_id", "deliver_timestamp"),
+        "status",
+    }
+)
 
 
 # --- hosts ----------------------------------------------------------------------------------------

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.gaps import ScanState
 from rmqinspect.errors import Unreadable
-from rmqinspect.rocksdb.databases import used_databases
+from rmqinspect.rocksdb.databases import HOLDS, used_databases
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.lost_records import ANY_START, AskedStart
 from rmqinspect.text import is_utf8, text_of
 from rmqinspect.times import END_MILLI, FIRST_MILLI
 
@@ -39,6 +40,7 @@ class Request:
     with_damaged: bool = False  # those with a wrong body CRC are not left out
     offsets: tuple[int, int] | None = None  # physical offsets [start, end)
     entry: ScanState | None = None  # state of the scan at the start of `offsets`, if they lie in one segment
+    start: AskedStart = ANY_START  # of `next_starts`: the release, None: each; and the exit before it
     raw_body: bool = False  # bodies as stored, not decompressed
     max_body: int = 64 << 20  # bodies larger than this after decompression stay compressed
     jobs: int = 1  # threads
@@ -76,6 +78,7 @@ class Source(Enum):
 QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
 CONFIG_DATABASES = ("config/metadata", "config/rdb")  # hold all documents of config/
 STORE_DATABASE = "rocksdbstore"
+ALL_DATABASES = tuple(map("/".join, HOLDS))
 
 
 @dataclass(frozen=True)

@@ -75,26 +75,29 @@ STORE = str(sample("flipped-bit-5.3.3"))
 
 # The options that several commands share, and the commands that have them.
 SHARED = {
-    "--format": "info decode find transactions groups forecast verify show diff id explain delays usage",
-    "--output": "info decode find transactions groups forecast verify export show diff id explain delays usage"
-    " rebuild salvage",
-    "--tz": "info decode find transactions groups forecast verify export show diff id delays usage rebuild salvage",
-    "--color": "info decode find transactions groups forecast verify export show diff id explain delays usage"
-    " rebuild salvage",
-    "--quiet": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
-    "--verbose": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
-    "--progress": "info decode find transactions groups forecast verify export diff delays usage rebuild salvage",
-    "--jobs": "info decode find transactions groups forecast verify export delays usage rebuild salvage",
-    "--config": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
+    "--format": "info decode find transactions groups forecast verify show diff id explain delays usage sql",
+    "--output": "info decode find transactions groups forecast verify export"
+    " show diff id explain delays usage rebuild salvage sql",
+    "--tz": "info decode find transactions groups forecast verify export show diff id delays usage rebuild salvage sql",
+    "--color": "info decode find transactions groups forecast verify export"
+    " show diff id explain delays usage rebuild salvage sql",
+    "--quiet": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage sql",
+    "--verbose": "info decode find transactions groups forecast verify"
+    " export show diff delays usage rebuild salvage sql",
+    "--progress": "info decode find transactions groups forecast verify export diff delays usage rebuild salvage sql",
+    "--jobs": "info decode find transactions groups forecast verify export delays usage rebuild salvage sql",
+    "--config": "info decode find transactions groups forecast verify"
+    " export show diff delays usage rebuild salvage sql",
     "--stores-from": "info decode find transactions groups forecast verify export delays usage salvage",
-    "--base": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
-    "--read-rate": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
-    "--max-config": "info decode find transactions groups forecast verify export show diff delays usage"
-    " rebuild salvage",
-    "--fail-on": "decode find transactions groups verify export show diff delays usage",
-    "--redact": "decode find transactions groups verify export show diff delays usage rebuild salvage",
-    "--max-body": "decode find groups export show",
-    "--raw-body": "decode find groups export show",
+    "--base": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage sql",
+    "--read-rate": "info decode find transactions groups forecast verify"
+    " export show diff delays usage rebuild salvage sql",
+    "--max-config": "info decode find transactions groups forecast verify"
+    " export show diff delays usage rebuild salvage sql",
+    "--fail-on": "decode find transactions groups verify export show diff delays usage sql",
+    "--redact": "decode find transactions groups verify export show diff delays usage rebuild salvage sql",
+    "--max-body": "decode find groups export show sql",
+    "--raw-body": "decode find groups export show sql",
     "--topic": "decode find transactions groups export show delays usage",
     "--since": "decode find transactions export delays usage",
     "--unconsumed": "decode groups export",
@@ -220,7 +223,7 @@ def test_no_limit_of_a_body_is_too_large(size: int) -> None:
     assert main(["decode", str(sample("healthy-5.5.0")), "-j", "1", "-q", "--max-body", str(size)]) == ExitStatus.DONE
 
 
-@pytest.mark.parametrize("command", ["find -k K1", "groups", "transactions", "delays", "usage"])
+@pytest.mark.parametrize("command", ["find -k K1", "groups", "transactions", "delays", "usage", "sql FROM/**/usage"])
 def test_stores_of_one_folder_name_are_named(capsys: pytest.CaptureFixture[str], command: str) -> None:
     first, second = (str(sample(name)) for name in ("healthy-4.9.7", "killed-4.9.7"))
     words = [*command.split(), "-f", "csv", "-j", "1"]

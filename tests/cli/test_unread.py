@@ -96,6 +96,11 @@ ASKS: dict[str, list[Ask]] = {
     "forecast": [Ask("STORE", {QUEUES}), Ask("STORE -f json", {QUEUES})],
     "rebuild": [Ask("STORE -o OUT", {*FOLDERS.values()})],
     "salvage": [Ask("STORE -o OUT", {*FOLDERS.values()})],
+    "sql": [
+        Ask("FROM/**/groups STORE -f json", {OFFSETS, QUEUES, TOPICS}),
+        Ask("SELECT/**/count(*)FROM/**/queue_units STORE -f json", {QUEUES}),
+        Ask("SELECT/**/count(*)FROM/**/messages STORE -f json"),
+    ],
     "export": [
         Ask("STORE --all --engine local -o OUT", {*FOLDERS.values()}),
         Ask("STORE --table messages --engine local -o OUT"),

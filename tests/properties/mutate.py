@@ -76,6 +76,16 @@ _QUESTIONS = (
 )
 
 
+_QUERIES = (
+    "FROM {0}",
+    "SELECT count(*) FROM {0}",
+    "SELECT topic, count(*), sum(size) FROM messages WHERE store_timestamp > '2026-11-21T08:48:41Z' GROUP BY ALL",
+    "FROM messages WHERE list_contains(keys, 'K95') OR queue_offset BETWEEN 2 AND 5",
+    "FROM messages WHERE topic = 'orders' AND queue_id = 0 AND queue_offset BETWEEN 2 AND 5",
+    "FROM messages JOIN queue_units USING (physical_offset)",
+)
+
+
 class Span(NamedTuple):
     """A field: its bytes in the file."""
 
@@ -267,6 +277,7 @@ def commands(chance: random.Random, store: Path, whole: Path, changed: Path, out
         *([name, str(store), "-v"] for name in ("groups", "transactions", "delays", "usage")),
         ["delays", str(store), "--pending"],
         ["usage", str(store), "--sample", "--retention", "1h"],
+        ["sql", chance.choice(_QUERIES).format(table), str(store), "-f", format_, "-o", str(out)],
         ["groups", str(store), "--unconsumed", chance.choice(_GROUPS), "-f", format_],
         ["find", str(store), *chance.choice(_QUESTIONS), "-f", format_, "-o", str(out)],
         ["find", str(store), *chance.choice(_QUESTIONS), "-n", "8", "--life"],

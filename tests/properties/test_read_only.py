@@ -35,6 +35,8 @@ COMMANDS = [
             "rocksdb_entries",
             "timer_units",
             "checkpoint",
+            "stores",
+            "next_starts",
         )
     ),
     ["decode", "{}/commitlog", "-j", "2"],
@@ -54,6 +56,9 @@ COMMANDS = [
     ["transactions", "{}"],
     ["delays", "{}"],
     ["usage", "{}", "--retention", "1h"],
+    ["sql", "SELECT topic, count(*) FROM messages GROUP BY ALL", "{}"],
+    ["sql", "FROM next_starts", "{}", "--memory", "200M"],
+    ["sql", "COPY messages TO '{}/rows.csv'", "{}"],
     ["explain", "CL-CRC-BODY"],
     ["rebuild", "{}", "-o", "{}.new"],
     ["salvage", "{}", "-o", "{}.saved"],

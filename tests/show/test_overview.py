@@ -174,7 +174,7 @@ def test_a_lock_that_is_held_means_running(tmp_path: Path, capsys: pytest.Captur
 def test_a_broker_that_runs_is_told_of_a_large_store_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqinspect.cli.info._MOST_READ", 1000)
+    monkeypatch.setattr("rmqinspect.show.short_start._MOST_READ", 1000)
     root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
     with other_process(HOLD, root / "lock") as pid:
         _, out, _ = info(capsys, str(root))
@@ -184,7 +184,7 @@ def test_a_broker_that_runs_is_told_of_a_large_store_too(
 def test_next_commands_take_the_same_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqinspect.cli.info._MOST_READ", 1000)
+    monkeypatch.setattr("rmqinspect.show.short_start._MOST_READ", 1000)
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=65536\n")
     store = oracle.store("crash", "base-5.3.3-halt")
@@ -249,7 +249,7 @@ def test_a_start_that_reads_much_is_left_to_forecast(
 ) -> None:
     store = str(sample("healthy-5.5.0"))
     assert rows(info(capsys, store)[1])["next start"].startswith("STARTS, LOSES NOTHING MORE")
-    monkeypatch.setattr("rmqinspect.cli.info._MOST_READ", 1000)
+    monkeypatch.setattr("rmqinspect.show.short_start._MOST_READ", 1000)
     text = rows(info(capsys, store)[1])["next start"]
     assert re.fullmatch(r"not read here, about [\d.]+ kB: rmqinspect forecast .*", text)
     assert json.loads(info(capsys, store, "-f", "json")[1])["next_start"] is None

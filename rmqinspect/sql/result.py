@@ -1,0 +1,63 @@
+"""Results of a query as the formats take them: types that rows of tables do not have become texts, or plainer types.
+
+Parquet and Arrow keep the types of DuckDB; texts for people and programs have numbers, texts, bytes, times, lists and
+maps of these. Anything else is its JSON, or what Python prints of it.
+"""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from rmqinspect.tables.table import TIMESTAMP
+
+
+def written_schema(schema: pa.Schema, *, texts: bool) -> pa.Schema:
+    """Return the columns as they are written; `texts`: to a format of texts."""
+    return pa.schema([pa.field(one.name, _plain(one.type) if texts else _kept(one.type)) for one in schema])
+
+
+def as_written(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with the types of `written_schema`."""
+    pairs = zip(batch.columns, schema, strict=True)
+    return pa.RecordBatch.from_arrays([_converted(array, field.type) for array, field in pairs], schema=schema)
+
+
+def _kept(type_: pa.DataType) -> pa.DataType:
+    """Return a type that files of any reader have."""
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return TIMESTAMP
+    return pa.string() if pa.types.is_null(type_) or pa.types.is_interval(type_) else type_
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_timestamp(type_) and type_.tz is not None:
+        return TIMESTAMP
+    if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
+        return type_
+    if types.is_string(type_) or types.is_binary(type_):
+        return type_
+    if types.is_large_binary(type_):
+        return pa.binary()
+    if types.is_map(type_) and type_.key_type == pa.string() and _plain(type_.item_type) == type_.item_type:
+        return type_
+    if types.is_list(type_) and _plain(type_.value_type) == type_.value_type:
+        return type_
+    return pa.string()
+
+
+def _converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if array.type == type_:
+        return array
+    if pa.types.is_dictionary(array.type):
+        return _converted(array.dictionary_decode(), type_)
+    if type_ != pa.string() or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
+        return array.cast(type_)
+    return pa.array([None if value is None else _text(value) for value in array.to_pylist()], type_)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+    return str(value)
