@@ -12,7 +12,6 @@ import hashlib
 import json
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -22,16 +21,13 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
-    JobOptions,
     LookOptions,
     OutputOptions,
     RedactOptions,
     RocksdbOptions,
-    SourceOptions,
-    TalkOptions,
     VerdictOptions,
     choose_format,
     count_jobs,
@@ -42,12 +38,13 @@ from rmqinspect.cli.session import refuse_early, tell_broker, write_table
 from rmqinspect.cli.terminal import (
     LONG_READ,
     Progress,
-    Screen,
     interrupt_no_more,
     interrupted_once,
     least_time,
 )
+from rmqinspect.cli.verify_against import AgainstOptions, compare_with_report
 from rmqinspect.cli.verify_screen import SCREEN, Look, screen, verdict_line, where
+from rmqinspect.cli.verify_since import SinceOptions, read_share, remember, tell_taken_over
 from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore
 from rmqinspect.forecast.versions import ForecastRequest
@@ -56,12 +53,12 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.system.workers import read_bound
-from rmqinspect.text import count, describe_duration, describe_size, escape, group_digits
+from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
-from rmqinspect.verify.custody import ALGORITHM, Custody, CustodyChange, Record, Watch
+from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
 from rmqinspect.verify.findings import redact_findings, redact_rows
 from rmqinspect.verify.next_start import next_start, start_words
-from rmqinspect.verify.report import Report, read_record, read_report, report_of
+from rmqinspect.verify.report import Report, read_report, report_of
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import (
     can_verify,
@@ -117,19 +114,7 @@ class VerifyOutputOptions(OutputOptions, VerdictOptions, RedactOptions, LookOpti
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgainstOptions(VerdictOptions, SourceOptions, JobOptions, TalkOptions):
-    """The options that a comparison uses."""
-
-    against: str | None = option(
-        "--against",
-        type=click.Path(dir_okay=False),
-        metavar="REPORT",
-        help="Run no checks: compare all files with those in a report.",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyArguments(VerifyOutputOptions, AgainstOptions, RocksdbOptions):
+class VerifyArguments(VerifyOutputOptions, AgainstOptions, SinceOptions, RocksdbOptions):
     """What `verify` is asked for."""
 
     level: str = option(
@@ -208,18 +193,20 @@ def command(arguments: VerifyArguments) -> int:
       rmqinspect verify STORE --level quick
       rmqinspect verify STORE --hash sha256 --report evidence.json
       rmqinspect verify STORE --against evidence.json
+      rmqinspect verify STORE --since last-night.json --report tonight.json
       rmqinspect verify --from evidence.json
       rmqinspect verify 00000000001073741824
     """
     if arguments.from_report is not None:
         return print_written(arguments, arguments.from_report)
     if arguments.against:
-        for name in ("report", "hash", "format", "output", "check", "skip"):
+        for name in ("report", "since", "reread", "hash", "format", "output", "check", "skip"):
             if getattr(arguments, name):
                 raise click.UsageError(f"--against runs no checks: --{name} cannot be combined with it.")
         return compare_with_report(arguments, arguments.against)
     if arguments.hash and not arguments.report:
         raise click.UsageError("--hash: the digests are written into the report, so --report FILE is needed.")
+    share = read_share(arguments, arguments.level)
     started = datetime.now(UTC)
     format_, codes = choose_format(arguments), arguments.codes
     with interrupted_once(), ExitStack() as copies:
@@ -237,13 +224,15 @@ def command(arguments: VerifyArguments) -> int:
         options = VerifyOptions(
             arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version
         )
+        if watch is not None and arguments.level != "quick":
+            options = replace(options, memory=remember(store, watch, options, arguments.since, share))
         outcome, custody = _verify(store, watch, options, arguments)
         if arguments.redact is not None:
             outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
         # The store may be a folder inside the path: print the path that was given.
         name = name_of(arguments.paths, given)
         words = [without_secrets(argument) for argument in sys.argv[1:]]
-        report = report_of(outcome, name, started, words, custody)
+        report = report_of(outcome, name, started, words, custody, redacted=arguments.redact is not None)
         digest = _write_report(report, arguments.report, store.paths) if arguments.report else None
     print_report(report, arguments.report or "", format_, arguments, evidence=store.paths)
     if arguments.report and digest and not arguments.quiet:
@@ -260,7 +249,7 @@ def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
         )
     for path in filter(None, (arguments.report, arguments.output)):
         refuse_early(path, store.paths)
-    return store, Watch(store) if arguments.report else None
+    return store, Watch(store) if arguments.report or arguments.since else None
 
 
 def name_of(paths: Sequence[str], store: Store) -> str:
@@ -277,12 +266,15 @@ def _verify(
     """Run the checks, take the digests and forecast the next start; Ctrl-C ends all and keeps what they found."""
     log = sum(split.end - split.start for split in splits_to_read(store, options.level))
     exhibits = watch.before.exhibits if watch is not None and arguments.hash else {}
+    known = options.memory.digests if options.memory is not None and arguments.hash else {}
+    exhibits = {name: exhibit for name, exhibit in exhibits.items() if name not in known}
     hashed = sum(exhibit.file.size for exhibit in exhibits.values())
     outcome = nothing_judged(store, options)
     digests = None
     with Progress(log + hashed, arguments.progress, quiet=arguments.quiet) as progress:
         try:
             _announce(store, options, log, hashed, progress)
+            tell_taken_over(options.memory, progress.remark)
             for remark in store.remarks if arguments.verbose else ():
                 progress.remark(remark)
             if log > LONG_READ and options.level != "quick":
@@ -303,6 +295,8 @@ def _verify(
             if digests is not None:
                 digests.stop()
     custody = watch.conclude() if watch else None
+    if custody is not None and known:
+        custody = replace(custody, digests={**custody.digests, **known})
     return (outcome if custody is None else with_custody(outcome, custody)), custody
 
 
@@ -418,78 +412,3 @@ def status_of_report(report: Report, fail_on: str) -> ExitStatus:
         if report.unread:
             return ExitStatus.UNREADABLE
     return ExitStatus.DONE
-
-
-_SCREEN = Screen(indent=9)
-
-
-def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
-    """Compare names, sizes and digests of all files with a report, print the differences, return the status."""
-    try:
-        record = read_record(report)
-    except ValueError as error:
-        raise click.BadParameter(escape(str(error)), param_hint="--against") from error
-    with interrupted_once():
-        try:
-            watch = Watch(open_store(options.paths, **options.opening))
-        except KeyboardInterrupt:
-            _print([], "INCOMPLETE: interrupted while the files were listed", quiet=options.quiet)
-            return ExitStatus.INTERRUPTED
-        now, interrupted = _take_digests(watch, record, options)
-    for line in (*now.unread, *(f"{change.file}: changed while it was read: {change.what}" for change in now.changed)):
-        click.echo(escape(line), err=True)
-    differences = record.differences(now)
-    words, failed = _result(record, now, differences), len(now.unread) + len(now.changed)
-    if interrupted:
-        read = f"{group_digits(len(now.digests))} of {count(len(record.comparable(watch.before)), 'file')}"
-        words = f"INCOMPLETE: interrupted, {read} read: {words}"
-    elif failed:
-        words = f"INCOMPLETE: {count(failed, 'place')} unreadable or changed meanwhile: {words}"
-    _print(differences, words, quiet=options.quiet)
-    if interrupted:
-        return ExitStatus.INTERRUPTED
-    return exit_status(options.fail_on, damaged=differences, unread=failed)
-
-
-def _print(differences: list[CustodyChange], words: str, *, quiet: bool) -> None:
-    if quiet:
-        return
-    for change in differences:
-        for line in _SCREEN.rows(change.kind, f"{change.file}: {change.what}"):
-            click.echo(line)
-    click.echo(escape(words))
-
-
-def _take_digests(watch: Watch, record: Record, options: AgainstOptions) -> tuple[Custody, bool]:
-    """Return the state of the files now, and whether Ctrl-C came before all digests were taken."""
-    names = record.comparable(watch.before)
-    size = sum(watch.before.exhibits[name].file.size for name in names)
-    interrupted = False
-    with Progress(size, options.progress, quiet=options.quiet) as progress:
-        if size > LONG_READ:
-            words = f"{count(len(names), 'file')}, {describe_size(size)} to read: their digests are compared"
-            progress.remark(f"{words}{least_time(size)}. A report without digests is compared by sizes and times alone")
-        try:
-            watch.take_digests(names, count_jobs(options)).wait(progress)
-        except KeyboardInterrupt:
-            interrupted = True
-        interrupt_no_more()
-        return watch.conclude(), interrupted
-
-
-def _result(record: Record, now: Custody, differences: list[CustodyChange]) -> str:
-    """Return the last line: equal or different, from how many files, recorded when."""
-    files, moment = count(len(record.files), "file"), record.run.ended.split(".")[0].rstrip("Z") + "Z"
-    if differences:
-        kinds = Counter(change.kind for change in differences)
-        numbers = ", ".join(f"{group_digits(number)} {kind}" for kind, number in sorted(kinds.items()))
-        return f"DIFFERENT from the {files} recorded on {moment}: {numbers}"
-    words = f"{files} as recorded on {moment}: same names, sizes"
-    if record.undigested == len(record.files):
-        return f"{words}, times; no digests to compare"
-    words += ", sha256"
-    if record.undigested:
-        words += f"; {group_digits(record.undigested)} without a digest: same times"
-    elif touched := record.touched(now.inventory):
-        words += f"; {group_digits(touched)} with another time"
-    return words
