@@ -36,6 +36,7 @@ from rmqinspect.forecast.outcome import (
     span_of,
 )
 from rmqinspect.store.model import Store
+from rmqinspect.system.output_file import METRICS_HEAD
 from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, group_digits
 
@@ -55,6 +56,13 @@ _COLOURS = {ExitStatus.DONE: "green", ExitStatus.DAMAGE: "red", ExitStatus.UNREA
 @dataclass(frozen=True, kw_only=True)
 class ForecastArguments(DocumentOptions, LookOptions, SourceOptions, RocksdbOptions, JobOptions, TalkOptions):
     """What `forecast` is asked for."""
+
+    format: str | None = option(
+        "-f",
+        "--format",
+        type=click.Choice(("table", "json", "openmetrics")),
+        help="Default: the suffix of the -o file, else table. openmetrics: for a textfile collector.",
+    )
 
     broker_version: str | None = release_option()
     all_versions: bool = option(
@@ -117,7 +125,12 @@ def command(arguments: ForecastArguments) -> int:
     from rmqinspect.store.discover import open_store
 
     store = open_store(arguments.paths, **arguments.opening)
-    refuse_early(arguments.output, store.paths)
+    as_metrics = arguments.format == "openmetrics" and not arguments.script
+    if as_metrics:
+        from rmqinspect.cli.metrics import check_installed, of_forecast, write_metrics
+
+        check_installed()
+    refuse_early(arguments.output, store.paths, replaces=METRICS_HEAD if as_metrics else b"")
     # Most starts change no queue in RocksDB: then it is enough to know where they end.
     with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
         found = _forecast(whole, arguments)
@@ -133,6 +146,8 @@ def command(arguments: ForecastArguments) -> int:
         text = script(found, store, arguments.config).encode()
         with open_destination(arguments.output, store.paths) as out:
             out.write(text)
+    elif as_metrics:
+        write_metrics(of_forecast(found, store.name), arguments.output, store.paths)
     elif not arguments.quiet or arguments.format or arguments.output:
         with printed_to(arguments.output, store.paths):
             _print(found, store, arguments)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import PurePath
 
 import click
 import msgspec
@@ -23,9 +24,9 @@ from click.core import ParameterSource
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
-    FORMAT_NAMES,
+    METRIC_FORMAT_NAMES,
     LookOptions,
-    OutputOptions,
+    MetricOptions,
     RedactOptions,
     RocksdbOptions,
     VerdictOptions,
@@ -51,6 +52,7 @@ from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.system.output_file import METRICS_HEAD
 from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.system.workers import read_bound
 from rmqinspect.text import count, describe_duration, describe_size, escape
@@ -96,14 +98,15 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOutputOptions(OutputOptions, VerdictOptions, RedactOptions, LookOptions):
+class VerifyOutputOptions(MetricOptions, VerdictOptions, RedactOptions, LookOptions):
     """What is printed of a report: `--from` takes these options and no others."""
 
     format: str | None = option(
         "-f",
         "--format",
-        type=click.Choice(FORMAT_NAMES),
-        help="Default: a screen. Other formats: the table of findings, with the verdict on stderr.",
+        type=click.Choice(METRIC_FORMAT_NAMES),
+        help="Default: a screen. openmetrics: numbers for a textfile collector. Others: the table of findings, with"
+        " the verdict on stderr.",
     )
     quiet: bool = option(
         "-q", "--quiet", is_flag=True, help="Only the exit status; -f, -o and --report write what they always do."
@@ -247,8 +250,10 @@ def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
         raise NotAStore(
             f"{name_of(arguments.paths, store)}: contains nothing to verify by itself: give the whole store"
         )
-    for path in filter(None, (arguments.report, arguments.output)):
-        refuse_early(path, store.paths)
+    if arguments.report:
+        refuse_early(arguments.report, store.paths)
+    replaces = METRICS_HEAD if choose_format(arguments) == "openmetrics" else b""
+    refuse_early(arguments.output, store.paths, replaces=replaces)
     return store, Watch(store) if arguments.report or arguments.since else None
 
 
@@ -389,7 +394,12 @@ def print_report(
 
     `path` is the file of the report; the output is not written into `evidence`.
     """
-    if format_ != "table" or options.output:
+    if format_ == "openmetrics":
+        from rmqinspect.cli.metrics import of_report, write_metrics
+
+        name = PurePath(report.run.store.rstrip("/")).name or report.run.store
+        write_metrics(of_report(report, name), options.output, evidence)
+    elif format_ != "table" or options.output:
         from rmqinspect.verify.findings import SCHEMA, row_batches
 
         rows = row_batches(report.findings)

@@ -63,7 +63,7 @@ def compared(document: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in OWN}
 
 
-@pytest.mark.parametrize(("family", "name"), sampled(CASES, 12))
+@pytest.mark.parametrize(("family", "name"), sampled(CASES, 24))
 def test_a_store_that_grew_has_the_report_of_a_full_run(
     family: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
