@@ -125,7 +125,8 @@ def command(arguments: ForecastArguments) -> int:
     from rmqinspect.store.discover import open_store
 
     store = open_store(arguments.paths, **arguments.opening)
-    as_metrics = arguments.format == "openmetrics" and not arguments.script
+    by_suffix = arguments.format is None and (arguments.output or "").endswith(".prom")
+    as_metrics = (arguments.format == "openmetrics" or by_suffix) and not arguments.script
     if as_metrics:
         from rmqinspect.cli.metrics import check_installed, of_forecast, write_metrics
 

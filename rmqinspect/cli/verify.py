@@ -282,7 +282,8 @@ def _verify(
             tell_taken_over(options.memory, progress.remark)
             for remark in store.remarks if arguments.verbose else ():
                 progress.remark(remark)
-            if log > LONG_READ and options.level != "quick":
+            goes_on = options.memory is not None and options.memory.earlier is not None
+            if log > LONG_READ and options.level != "quick" and not goes_on:
                 outcome, was_interrupted = _check_quickly(
                     store, options, progress, redacts=arguments.redact is not None
                 )
@@ -314,6 +315,8 @@ def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progr
     size = log
     size += sum(file.size for file in store.queue_files) if options.level != "quick" else 0
     size += sum(file.size for file in store.index_files) if options.level == "deep" else 0
+    if options.memory is not None:
+        size -= sum(file.size for file in store.files if file.name in options.memory.same)
     if size + hashed <= LONG_READ:
         progress.remark(f"{describe_size(size)} in {', '.join(numbers)}; level {options.level}")
         return

@@ -177,20 +177,23 @@ def row_size(file: StoreFile) -> int:
     return dtype_of(LAYOUTS[file.kind]).itemsize if isinstance(file, QueueFile) else dtype_of(IndexEntry).itemsize
 
 
-def prefix_of(file: StoreFile, begin: int, rows: int) -> Prefix | None:
-    """Return the digest of `rows` rows from a position on, None where they cannot be read."""
-    digest, at, end = hashlib.blake2b(digest_size=_DIGEST_SIZE), begin, begin + rows * row_size(file)
+def prefixes_of(file: StoreFile, begin: int, *rows: int) -> list[Prefix | None]:
+    """Return the digests of the rows from a position on, of as many rows as each of `rows` says, which ascend.
+
+    None where they cannot be read.
+    """
+    digest, at, found = hashlib.blake2b(digest_size=_DIGEST_SIZE), begin, list[Prefix | None]()
     try:
         with open_file(file) as reader:
-            while at < end:
-                raw = reader.read(at, min(_CHUNK, end - at))
-                if not raw:
-                    return None
-                digest.update(raw)
-                at += len(raw)
+            for number in rows:
+                end = begin + number * row_size(file)
+                while at < end and (raw := reader.read(at, min(_CHUNK, end - at))):
+                    digest.update(raw)
+                    at += len(raw)
+                found.append(Prefix(number, digest.digest()) if at >= end else None)
     except Unreadable:
-        return None
-    return Prefix(rows, digest.digest())
+        pass
+    return [*found, *[None] * (len(rows) - len(found))]
 
 
 def rows_used(plan: CrossPlan) -> tuple[Ints, Ints]:

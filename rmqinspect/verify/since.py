@@ -38,7 +38,7 @@ from rmqinspect.verify.carry import (
     Prefix,
     SegmentStates,
     decode_split,
-    prefix_of,
+    prefixes_of,
     rows_used,
     same_rows,
     unpack_splits,
@@ -55,6 +55,7 @@ from rmqinspect.verify.survey import Surveys
 _SETTLED = timedelta(minutes=1)  # a broker flushes its files within 1 s, the thorough flush is every 10 to 60 s
 _HEAD = 4096  # bytes by which a segment is known
 _HEADS = 16  # segments that are compared
+_MOST_UNPACKED = 2 << 30  # bytes of all states together: those of 10 TB of log take some 200 MB
 
 # --- in the report ------------------------------------------------------------------------------------
 
@@ -234,9 +235,14 @@ class Memory:
         chosen = (self.share.choose([file.name for file in files if file.name in same]) for files in kinds)
         self.reread = sorted(name for names in chosen for name in names)
         self.same = frozenset(same.difference(self.reread))
+        unpacked = 0
         for one in earlier.resume.segments:
             if one.state is not None and (one.file in self.same or one.file in self.reread):
-                self._splits |= {(one.file, start): raw for start, raw in unpack_splits(one.state)}
+                raws = unpack_splits(one.state)
+                self._splits |= {(one.file, start): raw for start, raw in raws}
+                unpacked += sum(len(raw) for _, raw in raws)
+            if unpacked > _MOST_UNPACKED:
+                raise ValueError(f"{earlier.path}: states of more than {_MOST_UNPACKED >> 30} GiB")
         self._heads = {one.file: one.head for one in earlier.resume.segments}
         self._old = KeptSurveys.unpack(earlier.resume.surveys)
 
@@ -298,12 +304,13 @@ class Memory:
         if file.name in self.same and was is not None and was.rows == rows:
             self._prefixes[file.name] = was
             return False
-        now = prefix_of(file, begin, rows)
+        before = min(rows, was.rows) if was is not None else rows
+        then, now = prefixes_of(file, begin, before, rows)
         if now is not None:
             self._prefixes[file.name] = now
         if file.name not in self._known:
             return False  # a new one: its rows are new
-        same = was is not None and was.rows <= rows and prefix_of(file, begin, was.rows) == was
+        same = was is not None and then == was
         if not same:
             (self._differ if file.name in self.reread else self._changed).add(file.name)
         return not same

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.consumequeue.units import LAYOUTS
-from rmqinspect.index.geometry import read_index_files
-from rmqinspect.schemas.index import IndexEntry
+from rmqinspect.index.geometry import IndexFile, read_index_files
+from rmqinspect.schemas.index import IndexEntry, IndexHeader
 from rmqinspect.store.discover import open_store
 
 LATER, EARLIER = 1_790_000_000, 1_780_000_000
@@ -73,11 +73,8 @@ def as_it_was(later: Path, target: Path, end: int) -> Path:
     return target
 
 
-def _cut_index(index: object, end: int) -> None:
+def _cut_index(index: IndexFile, end: int) -> None:
     """Take out the entries that lead behind the log's end, and their number from the header."""
-    from rmqinspect.codec.layout import place_of
-    from rmqinspect.schemas.index import IndexHeader
-
     if index.geometry is None or not index.readable_entries:
         return
     path, size = Path(index.file.path), dtype_of(IndexEntry).itemsize
