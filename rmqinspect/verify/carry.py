@@ -322,7 +322,7 @@ class KeptSplit(msgspec.Struct, array_like=True, kw_only=True):
         stamps = [*self.times.first, *self.times.last]
         stamps += [stamp for step in self.times.steps for stamp in (step.high, step.low)]
         wrong = [] if self.entries is None else self.entries.wrong_times
-        places = [*(one.place for one in (*stamps, *wrong)), *(gap.start for gap in self.gaps)]
+        places = [stamp.place for stamp in stamps] + [one.place for one in wrong] + [gap.start for gap in self.gaps]
         places += [place for place, _ in (*self.jumps, *self.set_back)]
         places += [place for place in self.reach if place is not None]
         if not all(segment.base <= place <= segment.end for place in places):

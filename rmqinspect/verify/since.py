@@ -208,7 +208,7 @@ class Memory:
         self._prefixes: dict[str, Prefix] = {}
         self._keep = SegmentStates()
         self._splits: dict[tuple[str, int], bytes] = {}  # by name of the segment and start of the split
-        self._taken: dict[str, list[int]] = {}  # segments: bytes taken over
+        self._taken: dict[str, int] = {}  # segments: bytes taken over
         self._queues = self._index_files = 0
         self._mapping: Ints | None = None
         self._log_start = self.store.log_start
