@@ -132,6 +132,8 @@ class OpenMetricsRows(Writer):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch."""
+        if "store" not in self.schema.names:
+            return  # another table has no numbers for a monitoring system
         columns = _OF_USAGE if self.is_usage else _OF_GROUPS
         for row in batch.to_pylist():
             if self.is_usage and row["dimension"] != "topic":
