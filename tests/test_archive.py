@@ -42,7 +42,7 @@ def _run(python: Path, archive: Path, *arguments: str | Path) -> tuple[int, str]
 
 def test_one_file_runs_where_there_is_only_python(python: Path, tmp_path: Path) -> None:
     archive = tmp_path / "rmqinspect.pex"
-    build = [sys.executable, ROOT / "install" / "archive.py", "--small", "--no-compress"]
+    build: list[str | Path] = [sys.executable, ROOT / "install" / "archive.py", "--small", "--no-compress"]
     before = sorted(path.name for path in ROOT.iterdir())
     subprocess.run([*build, "--libraries-from", sys.prefix, "-o", archive], check=True, capture_output=True)
     assert sorted(path.name for path in ROOT.iterdir()) == before
@@ -60,7 +60,8 @@ def test_one_file_runs_where_there_is_only_python(python: Path, tmp_path: Path) 
 
 
 def test_an_archive_that_cannot_be_built_leaves_nothing(tmp_path: Path) -> None:
-    build = [sys.executable, ROOT / "install" / "archive.py", "--libraries-from", tmp_path / "absent"]
+    build: list[str | Path] = [sys.executable, ROOT / "install" / "archive.py"]
+    build += ["--libraries-from", tmp_path / "absent"]
     ended = subprocess.run([*build, "-o", tmp_path / "out.pex"], capture_output=True, text=True)
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith("archive: ")

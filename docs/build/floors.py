@@ -118,6 +118,7 @@ LIBRARIES = {
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
     "rescue",
     "pyarrow": "codec system output tables find diff forecast verify export rescue show spark sql cli",
+    "prometheus_client": "output",
     "py4j": "spark",
     "pyspark": "spark",
     "rocksdict": "rocksdb rescue",

@@ -148,7 +148,7 @@ def make_plan(
     from rmqinspect.tables.record_columns import with_text_bodies
     from rmqinspect.tables.table import with_store
 
-    schema = with_store(table.schema) if len(stores) > 1 else table.schema
+    schema = with_store(table.schema) if len(stores) > 1 or format_ == "openmetrics" else table.schema
     shown = _choose_columns(arguments.columns, table, schema, format_)
     # The times are only checked here; each store resolves `last` by itself.
     selection = _with_times(selection, arguments, lambda: 0)
@@ -253,7 +253,8 @@ def print_rows(stores: "Sequence[Store]", table: "Table", arguments: RowsOptions
 
     format_ = choose_format(arguments)
     plan = make_plan(stores, table, arguments, selection, format_)
-    view = replace(read_view(arguments, plan.body), sound=table.sound)
+    names = tuple(store.name for store in stores)
+    view = replace(read_view(arguments, plan.body), sound=table.sound, stores=names)
     with (
         Session(arguments, stores, plan.size) as session,
         open_writer(format_, plan.shown_schema, arguments.output, view=view, evidence=session.evidence) as writer,

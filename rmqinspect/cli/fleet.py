@@ -28,6 +28,7 @@ from rmqinspect.system.uri import is_remote, local_path, shown
 from rmqinspect.text import cell_width, clip, count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
+    from rmqinspect.output.openmetrics import Sample
     from rmqinspect.verify.findings import FindingRow
 
 _SCREEN = Screen(indent=13)
@@ -44,6 +45,7 @@ class Answer(NamedTuple):
     status: ExitStatus
     document: Mapping[str, Any] | None = None  # of a store alone; None: not asked for, or the store failed
     findings: "Sequence[FindingRow]" = ()  # of `verify`, where they are asked for
+    samples: "Sequence[Sample]" = ()  # for a monitoring system, where they are asked for
 
     @property
     def element(self) -> dict[str, Any]:

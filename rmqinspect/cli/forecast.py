@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import click
@@ -39,12 +39,14 @@ from rmqinspect.forecast.outcome import (
     span_of,
 )
 from rmqinspect.store.model import Store
+from rmqinspect.system.output_file import METRICS_HEAD
 from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.fleet.given import Given
+    from rmqinspect.output.openmetrics import Sample
 
 STATUSES = {
     Verdict.SAFE: ExitStatus.DONE,
@@ -62,6 +64,14 @@ _COLOURS = {ExitStatus.DONE: "green", ExitStatus.DAMAGE: "red", ExitStatus.UNREA
 @dataclass(frozen=True, kw_only=True)
 class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
     """What `forecast` is asked for."""
+
+    format: str | None = option(
+        "-f",
+        "--format",
+        type=click.Choice(("table", "json", "jsonl", "openmetrics")),
+        help="Default: the suffix of the -o file, else table. jsonl: a document a line, also of several stores;"
+        " openmetrics: for a textfile collector (*.prom).",
+    )
 
     broker_version: str | None = release_option()
     all_versions: bool = option(
@@ -129,10 +139,15 @@ def command(arguments: ForecastArguments) -> int:
       rmqinspect forecast /mnt/*/store --stores-from more.txt
     """
     given = given_stores(arguments)
+    format_ = _format_of(arguments)
+    if format_ == "openmetrics":
+        from rmqinspect.cli.metrics import check_installed, of_forecast, write_metrics
+
+        check_installed()
     if len(given) > 1:
-        return _tell_several(arguments, given)
+        return _tell_several(arguments, given, format_)
     store = given[0].open(**arguments.opening)
-    refuse_early(arguments.output, store.paths)
+    refuse_early(arguments.output, store.paths, replaces=METRICS_HEAD if format_ == "openmetrics" else b"")
     found = _told(store, arguments)
     found.replica = _compared(found, store, arguments)
     if arguments.salvage:
@@ -145,10 +160,19 @@ def command(arguments: ForecastArguments) -> int:
         text = script(found, store, arguments.config).encode()
         with open_destination(arguments.output, store.paths) as out:
             out.write(text)
+    elif format_ == "openmetrics":
+        write_metrics(of_forecast(found, store.name), arguments.output, store.paths)
     elif not arguments.quiet or arguments.format or arguments.output:
         with printed_to(arguments.output, store.paths):
             _print(found, store, arguments)
     return _status(found)
+
+
+def _format_of(arguments: ForecastArguments) -> str:
+    """Return table, json, jsonl or openmetrics; a script has a format of its own."""
+    if arguments.format is None and (arguments.output or "").endswith(".prom") and not arguments.script:
+        return "openmetrics"
+    return document_format(arguments)
 
 
 def _told(store: "Store", arguments: ForecastArguments) -> "Forecast":
@@ -222,7 +246,7 @@ def _status(forecast: "Forecast") -> ExitStatus:
 # --- of several stores ---------------------------------------------------------------------------------
 
 
-def _tell_several(arguments: ForecastArguments, given: "list[Given]") -> ExitStatus:
+def _tell_several(arguments: ForecastArguments, given: "list[Given]", format_: str) -> ExitStatus:
     import rmqinspect.forecast.versions
     import rmqinspect.rocksdb.unpack
     import rmqinspect.show.overview  # noqa: F401  once, before processes are forked
@@ -236,11 +260,17 @@ def _tell_several(arguments: ForecastArguments, given: "list[Given]") -> ExitSta
         status_of_all,
     )
 
-    refuse_several(arguments, given, "script", "explain", "replica")
-    refuse_early(arguments.output, evidence := evidence_of(given))
-    format_ = document_format(arguments)
-    answers = ask_each(arguments, given, partial(_ask, format_ != "table"))
-    if not arguments.quiet or arguments.format or arguments.output:
+    refuse_several(arguments, given, "script", "explain", "replica", "salvage")
+    as_metrics = format_ == "openmetrics"
+    evidence = evidence_of(given)
+    refuse_early(arguments.output, evidence, replaces=METRICS_HEAD if as_metrics else b"")
+    answers = ask_each(arguments, given, partial(_ask, format_))
+    if as_metrics:
+        from rmqinspect.cli.metrics import of_failed, write_metrics
+
+        told = [answer.samples or of_failed("forecast", answer.row.store) for answer in answers]
+        write_metrics(chain.from_iterable(told), arguments.output, evidence)
+    elif not arguments.quiet or arguments.format or arguments.output:
         with printed_to(arguments.output, evidence):
             if format_ != "table":
                 print_documents(answers, format_)
@@ -250,7 +280,7 @@ def _tell_several(arguments: ForecastArguments, given: "list[Given]") -> ExitSta
     return status_of_all(answers)
 
 
-def _ask(wants_document: bool, arguments: ForecastArguments, given: "Given") -> "Answer":
+def _ask(format_: str, arguments: ForecastArguments, given: "Given") -> "Answer":
     """Return what is told of one of several stores."""
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.fleet.summary import row_of_forecast
@@ -259,7 +289,13 @@ def _ask(wants_document: bool, arguments: ForecastArguments, given: "Given") -> 
     store = given.open(**arguments.opening)
     found = _told(store, arguments)
     told = document(found, arguments.zone, partial(_saving, found, arguments))
-    return Answer(row_of_forecast(store.name, store, found, told), _status(found), told if wants_document else None)
+    row = row_of_forecast(store.name, store, found, told)
+    samples: list[Sample] = []
+    if format_ == "openmetrics":
+        from rmqinspect.cli.metrics import of_forecast
+
+        samples = list(of_forecast(found, store.name))
+    return Answer(row, _status(found), told if format_ in ("json", "jsonl") else None, (), samples)
 
 
 # --- the walk -------------------------------------------------------------------------------------------

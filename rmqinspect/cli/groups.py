@@ -15,6 +15,7 @@ import click
 
 from rmqinspect.cli.decode import MessageOptions, RowsOptions, print_rows
 from rmqinspect.cli.options import (
+    MetricOptions,
     NamedSourceOptions,
     TopicOptions,
     UnconsumedOptions,
@@ -48,7 +49,7 @@ _TIMES = frozenset({"oldest_unconsumed", "inflow"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupsArguments(NamedSourceOptions, RowsOptions, MessageOptions, TopicOptions, UnconsumedOptions):
+class GroupsArguments(NamedSourceOptions, MetricOptions, RowsOptions, MessageOptions, TopicOptions, UnconsumedOptions):
     """What `groups` is asked for."""
 
     groups: tuple[str, ...] = option("--group", multiple=True, metavar="GLOB", help="Consumer group; repeatable.")
@@ -75,6 +76,10 @@ def command(arguments: GroupsArguments) -> int:
     format_ = choose_format(arguments)
     if arguments.unconsumed is not None and (arguments.groups or arguments.statuses):
         raise click.UsageError("--unconsumed names one group: without --group and --status.")
+    if format_ == "openmetrics" and (
+        arguments.unconsumed is not None or arguments.columns or arguments.limit is not None
+    ):
+        raise click.UsageError("openmetrics has sums of all: without --unconsumed, --columns and -n.")
 
     # Ten thousand queues make many objects, all of which live to the end: a collection would free nothing.
     gc.disable()

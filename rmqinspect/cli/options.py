@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rmqinspect.tables.redact import Redaction
 
 FORMAT_NAMES = ("table", "jsonl", "json", "csv", "parquet", "arrow")
+METRIC_FORMAT_NAMES = (*FORMAT_NAMES, "openmetrics")
 _SUFFIXES = {f".{name}": name for name in FORMAT_NAMES if name != "table"}
 PATH = click.Path(readable=False)  # a shell completes it; what cannot be read is not wrong usage but status 4
 _SLOWEST = 1_000_000  # bytes a second that --read-rate takes without a unit: less is probably meant in MB
@@ -287,6 +288,18 @@ class OutputOptions(FileOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MetricOptions(OutputOptions):
+    """The format of commands whose numbers a monitoring system may get."""
+
+    format: str | None = option(
+        "-f",
+        "--format",
+        type=click.Choice(METRIC_FORMAT_NAMES),
+        help="Default: the suffix of the -o file, else table. openmetrics: for a textfile collector (*.prom).",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class BodyOptions:
     """How bodies are decoded."""
 
@@ -345,7 +358,12 @@ def choose_format(options: OutputOptions) -> str:
     :raises click.UsageError: it is binary, and stdout is a terminal.
     """
     suffix = os.path.splitext(options.output or "")[1].lower()
-    chosen = options.format or _SUFFIXES.get(suffix, "table")
+    usual = "openmetrics" if suffix == ".prom" and isinstance(options, MetricOptions) else "table"
+    chosen = options.format or _SUFFIXES.get(suffix, usual)
+    if chosen == "openmetrics":
+        from rmqinspect.output.openmetrics import check_installed
+
+        check_installed()
     if chosen in _BINARY_FORMATS and options.output in (None, "-") and sys.stdout.isatty():
         raise click.UsageError(f"{chosen} is not for a terminal: give -o PATH, or a pipe.")
     return chosen

@@ -212,18 +212,18 @@ def document_format(options: DocumentOptions) -> str:
     return options.format or (suffix if suffix in known else "table")
 
 
-def refuse_early(path: str | None, evidence: Sequence[str]) -> None:
+def refuse_early(path: str | None, evidence: Sequence[str], *, replaces: bytes = b"") -> None:
     """Refuse at once what `open_destination` would refuse after hours of reading.
 
     :raises Refused: the file exists, or lies inside the evidence.
     """
     from rmqinspect.store.outside import refuse_inside
-    from rmqinspect.system.output_file import local_file
+    from rmqinspect.system.output_file import local_file, may_replace
 
     if path not in (None, "-"):
         path = local_file(path)
         refuse_inside(path, evidence)
-        if os.path.isfile(path):
+        if os.path.isfile(path) and not may_replace(path, replaces):
             raise Refused(f"{path}: exists already; nothing is overwritten")
 
 

@@ -18,8 +18,8 @@ import click
 
 from rmqinspect.cli.options import (
     LookOptions,
+    MetricOptions,
     NamedSourceOptions,
-    OutputOptions,
     ReadingOptions,
     RedactOptions,
     TimeOptions,
@@ -82,7 +82,7 @@ def _parse_hours(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class UsageArguments(
-    OutputOptions, RedactOptions, TopicOptions, TimeOptions, LookOptions, NamedSourceOptions, ReadingOptions
+    MetricOptions, RedactOptions, TopicOptions, TimeOptions, LookOptions, NamedSourceOptions, ReadingOptions
 ):
     """What `usage` is asked for."""
 
@@ -145,6 +145,8 @@ def command(arguments: UsageArguments) -> int:
       rmqinspect usage STORE -f csv -o usage.csv
     """
     format_ = choose_format(arguments)
+    if format_ == "openmetrics" and (arguments.limit is not None or "topic" not in (arguments.by or ("topic",))):
+        raise click.UsageError("openmetrics has the bytes of all topics: without -n, and with topic in --by.")
     from rmqinspect.tables.filters import Selection
 
     stores = open_named(arguments)
@@ -183,8 +185,9 @@ def _sink(format_: str, session: Session, arguments: UsageArguments) -> Iterator
     from rmqinspect.tables.table import with_store
     from rmqinspect.tables.usage import SCHEMA
 
-    view = View(zone=arguments.zone, redacted=arguments.redact.words if arguments.redact else ())
-    several = len(session.given) > 1
+    names = tuple(store.name for store in session.given)
+    view = View(zone=arguments.zone, redacted=arguments.redact.words if arguments.redact else (), stores=names)
+    several = len(session.given) > 1 or format_ == "openmetrics"
     schema = with_store(SCHEMA) if several else SCHEMA
     with open_writer(format_, schema, arguments.output, view=view, evidence=session.evidence) as writer:
 

@@ -39,6 +39,7 @@ from rmqinspect.cli.terminal import (
 )
 from rmqinspect.cli.verify_against import AgainstOptions, compare_with_report
 from rmqinspect.cli.verify_screen import SCREEN, where
+from rmqinspect.cli.verify_since import SinceOptions, read_share, remember, tell_taken_over
 from rmqinspect.cli.verify_written import (
     VerifyOutputOptions,
     print_report,
@@ -53,6 +54,7 @@ from rmqinspect.fleet.given import Given
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import Store
+from rmqinspect.system.output_file import METRICS_HEAD
 from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.system.workers import read_bound
 from rmqinspect.text import count, describe_duration, describe_size, escape
@@ -74,6 +76,7 @@ from rmqinspect.verify.run import (
 
 if TYPE_CHECKING:
     from rmqinspect.cli.fleet import Answer
+    from rmqinspect.output.openmetrics import Sample
 
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {
@@ -101,7 +104,7 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyArguments(VerifyOutputOptions, AgainstOptions, FleetOptions):
+class VerifyArguments(VerifyOutputOptions, AgainstOptions, SinceOptions, FleetOptions):
     """What `verify` is asked for."""
 
     level: str = option(
@@ -176,6 +179,7 @@ def command(arguments: VerifyArguments) -> int:
       rmqinspect verify STORE --level quick
       rmqinspect verify STORE --hash sha256 --report evidence.json
       rmqinspect verify STORE --against evidence.json
+      rmqinspect verify STORE --since last-night.json --report tonight.json
       rmqinspect verify --from evidence.json
       rmqinspect verify --from fleet.json b7
       rmqinspect verify 00000000001073741824
@@ -184,12 +188,13 @@ def command(arguments: VerifyArguments) -> int:
     if arguments.from_report is not None:
         return print_written(arguments, arguments.from_report, arguments.paths)
     if arguments.against:
-        for name in ("report", "hash", "format", "output", "check", "skip"):
+        for name in ("report", "since", "reread", "hash", "format", "output", "check", "skip"):
             if getattr(arguments, name):
                 raise click.UsageError(f"--against runs no checks: --{name} cannot be combined with it.")
         return compare_with_report(arguments, arguments.against)
     if arguments.hash and not arguments.report:
         raise click.UsageError("--hash: the digests are written into the report, so --report FILE is needed.")
+    read_share(arguments, arguments.level)
     format_ = choose_format(arguments)
     given = given_stores(arguments)
     if len(given) > 1:
@@ -223,12 +228,16 @@ def checked(arguments: VerifyArguments, given: Given, copies: ExitStack) -> tupl
     # At level quick no RocksDB database is read unless that is asked for; else all are.
     databases = () if arguments.level == "quick" and not arguments.rocksdb else None
     store = copies.enter_context(unpacked(listed, arguments.unpacking, databases))
+    if watch is not None and arguments.level != "quick":
+        share = read_share(arguments, arguments.level)
+        options = replace(options, memory=remember(store, watch, options, arguments.since, share))
     outcome, custody = _verify(store, watch, options, arguments)
+    redacted = arguments.redact is not None
     if arguments.redact is not None:
         outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
     # The store may be a folder inside the path: print the path that was given.
     words = [without_secrets(argument) for argument in sys.argv[1:]]
-    return report_of(outcome, name_of(given.paths, listed), started, words, custody), store
+    return report_of(outcome, name_of(given.paths, listed), started, words, custody, redacted=redacted), store
 
 
 def _open(arguments: VerifyArguments, given: Given) -> tuple[Store, Watch | None]:
@@ -236,9 +245,11 @@ def _open(arguments: VerifyArguments, given: Given) -> tuple[Store, Watch | None
     store = given.open(**arguments.opening)
     if not can_verify(store):
         raise NotAStore(f"{name_of(given.paths, store)}: contains nothing to verify by itself: give the whole store")
-    for path in filter(None, (arguments.report, arguments.output)):
-        refuse_early(path, store.paths)
-    return store, Watch(store) if arguments.report else None
+    if arguments.report:
+        refuse_early(arguments.report, store.paths)
+    replaces = METRICS_HEAD if choose_format(arguments) == "openmetrics" else b""
+    refuse_early(arguments.output, store.paths, replaces=replaces)
+    return store, Watch(store) if arguments.report or arguments.since else None
 
 
 def name_of(paths: Sequence[str], store: Store) -> str:
@@ -255,15 +266,19 @@ def _verify(
     """Run the checks, take the digests and forecast the next start; Ctrl-C ends all and keeps what they found."""
     log = sum(split.end - split.start for split in splits_to_read(store, options.level))
     exhibits = watch.before.exhibits if watch is not None and arguments.hash else {}
+    known = options.memory.digests if options.memory is not None and arguments.hash else {}
+    exhibits = {name: exhibit for name, exhibit in exhibits.items() if name not in known}
     hashed = sum(exhibit.file.size for exhibit in exhibits.values())
     outcome = nothing_judged(store, options)
     digests = None
     with Progress(log + hashed, arguments.progress, quiet=arguments.quiet) as progress:
         try:
             _announce(store, options, log, hashed, progress)
+            tell_taken_over(options.memory, progress.remark)
             for remark in store.remarks if arguments.verbose else ():
                 progress.remark(remark)
-            if log > LONG_READ and options.level != "quick":
+            goes_on = options.memory is not None and options.memory.earlier is not None
+            if log > LONG_READ and options.level != "quick" and not goes_on:
                 outcome, was_interrupted = _check_quickly(
                     store, options, progress, redacts=arguments.redact is not None
                 )
@@ -281,6 +296,8 @@ def _verify(
             if digests is not None:
                 digests.stop()
     custody = watch.conclude() if watch else None
+    if custody is not None and known:
+        custody = replace(custody, digests={**custody.digests, **known})
     return (outcome if custody is None else with_custody(outcome, custody)), custody
 
 
@@ -293,6 +310,8 @@ def _announce(store: Store, options: VerifyOptions, log: int, hashed: int, progr
     size = log
     size += sum(file.size for file in store.queue_files) if options.level != "quick" else 0
     size += sum(file.size for file in store.index_files) if options.level == "deep" else 0
+    if options.memory is not None:
+        size -= sum(file.size for file in store.files if file.name in options.memory.same)
     if size + hashed <= LONG_READ:
         progress.remark(f"{describe_size(size)} in {', '.join(numbers)}; level {options.level}")
         return
@@ -342,13 +361,21 @@ def write_report(report: Mapping[str, Any], path: str, evidence: Sequence[str]) 
 
 def _tell_several(arguments: VerifyArguments, given: Sequence[Given], format_: str) -> ExitStatus:
     """Verify stores side by side: a line for each, findings as one table, reports in one document."""
-    from rmqinspect.cli.fleet import ask_each, command_about, evidence_of, fleet_document, status_of_all
+    from rmqinspect.cli.fleet import (
+        ask_each,
+        command_about,
+        evidence_of,
+        fleet_document,
+        refuse_several,
+        status_of_all,
+    )
 
+    refuse_several(arguments, given, "since", "reread")
     evidence = evidence_of(given)
-    for path in filter(None, (arguments.report, arguments.output)):
-        refuse_early(path, evidence)
-    wants_rows = format_ != "table" or arguments.output is not None
-    answers = ask_each(arguments, given, partial(_ask, wants_rows))
+    refuse_early(arguments.report, evidence)
+    refuse_early(arguments.output, evidence, replaces=METRICS_HEAD if format_ == "openmetrics" else b"")
+    wants_rows = format_ not in ("table", "openmetrics") or (arguments.output is not None and format_ == "table")
+    answers = ask_each(arguments, given, partial(_ask, wants_rows, format_ == "openmetrics"))
     digest = write_report(fleet_document(answers), arguments.report, evidence) if arguments.report else None
     print_several(answers, command_about("verify", arguments, given), format_, arguments, evidence)
     if arguments.report and digest and not arguments.quiet:
@@ -356,7 +383,7 @@ def _tell_several(arguments: VerifyArguments, given: Sequence[Given], format_: s
     return status_of_all(answers)
 
 
-def _ask(wants_rows: bool, arguments: VerifyArguments, given: Given) -> "Answer":
+def _ask(wants_rows: bool, wants_metrics: bool, arguments: VerifyArguments, given: Given) -> "Answer":
     """Return what is told of one of several stores."""
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.fleet.summary import row_of_report
@@ -366,4 +393,9 @@ def _ask(wants_rows: bool, arguments: VerifyArguments, given: Given) -> "Answer"
     told = as_object(report)
     row = row_of_report(str(given.name), store, told)
     status = status_of_report(report, arguments.fail_on)
-    return Answer(row, status, told if arguments.report else None, report.findings if wants_rows else ())
+    samples: list[Sample] = []
+    if wants_metrics:
+        from rmqinspect.cli.metrics import of_report
+
+        samples = list(of_report(report, str(given.name)))
+    return Answer(row, status, told if arguments.report else None, report.findings if wants_rows else (), samples)

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import click
 
 from rmqinspect.cli.terminal import Screen, columns, fold, line_width, pad, screen_height
+from rmqinspect.cli.verify_since import lines_of
 from rmqinspect.commands import EXPLAIN, fill_command
 from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.text import cell_width, count, escape, group_digits
@@ -307,6 +308,8 @@ def _rest(report: Report, path: str) -> Iterator[str]:
     """Yield the lines between the findings and the verdict."""
     yield from _account_lines(report)
     yield from _joined_lines(report)
+    for number, words in enumerate(lines_of(report.taken_over) if report.taken_over is not None else ()):
+        yield from SCREEN.rows("" if number else "since", words)
     yield from SCREEN.rows("interrupted", report.interrupted or "")
     if report.broker_version is not None:
         yield from SCREEN.rows("version", report.broker_version.contradiction or "")

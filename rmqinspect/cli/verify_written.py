@@ -6,6 +6,8 @@ each, or the screens of those that are named.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -14,9 +16,9 @@ from click.core import ParameterSource
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
-    FORMAT_NAMES,
+    METRIC_FORMAT_NAMES,
     LookOptions,
-    OutputOptions,
+    MetricOptions,
     RedactOptions,
     VerdictOptions,
     choose_format,
@@ -33,17 +35,19 @@ from rmqinspect.verify.report import Report, read_reports
 
 if TYPE_CHECKING:
     from rmqinspect.cli.fleet import Answer
+    from rmqinspect.output.openmetrics import Sample
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOutputOptions(OutputOptions, VerdictOptions, RedactOptions, LookOptions):
+class VerifyOutputOptions(MetricOptions, VerdictOptions, RedactOptions, LookOptions):
     """What is printed of a report: `--from` takes these options and no others."""
 
     format: str | None = option(
         "-f",
         "--format",
-        type=click.Choice(FORMAT_NAMES),
-        help="Default: a screen. Other formats: the table of findings, with the verdict on stderr.",
+        type=click.Choice(METRIC_FORMAT_NAMES),
+        help="Default: a screen. openmetrics: numbers for a textfile collector. Others: the table of findings, with"
+        " the verdict on stderr.",
     )
     quiet: bool = option(
         "-q", "--quiet", is_flag=True, help="Only the exit status; -f, -o and --report write what they always do."
@@ -100,7 +104,12 @@ def _print_written_of_several(
             answers.append(Answer(StoreRow(store=name, error=report), ExitStatus.UNREADABLE))
             continue
         status = status_of_report(report, options.fail_on)
-        answers.append(Answer(row_of_report(name, None, as_object(report)), status, None, report.findings))
+        samples: list[Sample] = []
+        if format_ == "openmetrics":
+            from rmqinspect.cli.metrics import of_report
+
+            samples = list(of_report(report, name))
+        answers.append(Answer(row_of_report(name, None, as_object(report)), status, None, report.findings, samples))
     if names and format_ == "table" and options.output is None:
         for number, answer in enumerate(answers):
             report = found[answer.row.store]
@@ -144,7 +153,12 @@ def print_report(
 
     `path` is the file of the report; the output is not written into `evidence`.
     """
-    if format_ != "table" or options.output:
+    if format_ == "openmetrics":
+        from rmqinspect.cli.metrics import of_report, write_metrics
+
+        name = PurePath(report.run.store.rstrip("/")).name or report.run.store
+        write_metrics(of_report(report, name), options.output, evidence)
+    elif format_ != "table" or options.output:
         from rmqinspect.verify.findings import SCHEMA, row_batches
 
         rows = row_batches(report.findings)
@@ -181,7 +195,12 @@ def print_several(
     from rmqinspect.verify.findings import SCHEMA_OF_STORES, row_batches_of_stores
 
     wants_rows = format_ != "table" or options.output is not None
-    if wants_rows:
+    if format_ == "openmetrics":
+        from rmqinspect.cli.metrics import of_failed, write_metrics
+
+        told = [answer.samples or of_failed("verify", answer.row.store) for answer in answers]
+        write_metrics(chain.from_iterable(told), options.output, evidence)
+    elif wants_rows:
         complete = all(answer.status in (ExitStatus.DONE, ExitStatus.DAMAGE) for answer in answers)
         rows = row_batches_of_stores((answer.row.store, answer.findings) for answer in answers)
         write_table(format_, SCHEMA_OF_STORES, rows, options.output, options, complete=complete, evidence=evidence)

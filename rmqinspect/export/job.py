@@ -291,7 +291,7 @@ def run_export(
         parts += [*plan.parts, *plan.side_parts]
     finished = finished_parts(parts, spec) if spec.resumes else {}
     result.taken_over = len(finished)
-    with closing(_with_finished(parts, finished, partial(engine.run, spec=spec))) as reads:
+    with closing(_with_finished(parts, finished, lambda rest: engine.run(rest, spec))) as reads:
         for read in _rewrite_where_entries_differ(reads, partial(write_part, spec=spec)):
             store = stores[read.part.store]
             if isinstance(read, LogPartRead):

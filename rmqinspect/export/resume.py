@@ -78,7 +78,9 @@ def finished_parts(parts: Sequence[Part], spec: ExportSpec) -> dict[int, PartRea
     records = {name.rsplit(".", 2)[1]: name for name in there if name.endswith(".done")}
     found: dict[int, PartRead] = {}
     for number, part in enumerate(parts if records else ()):
-        digest = part_digest(part, spec) if isinstance(part, LogPart) and not part.is_tail else None
+        if not isinstance(part, LogPart) or part.is_tail:
+            continue
+        digest = part_digest(part, spec)
         if digest in records:
             with suppress(RmqinspectError):
                 result = _read_record(folder.read(records[digest]))

@@ -13,6 +13,7 @@ Source: CommitLog#recoverNormally, #recoverAbnormally, as `forecast.scan`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,26 @@ _PLAIN = int(Doubt.V2 | Doubt.IPV6)  # by which records are judged for all of a 
 def doubts_of(records: Records) -> int:
     """Return the doubts of records whose bodies were compared with BODYCRC already, put together."""
     return int(np.bitwise_or.reduce(judge(records, body_crc=False)))
+
+
+class FedPart(NamedTuple):
+    """What a scan must know of the records of a part of the log, besides what it takes of each."""
+
+    begin: int  # physical offset of the first
+    last: int  # of the last
+    end: int  # behind it
+    records: int
+    doubts: int
+    sound: bool  # each of them is, and begins where the one before it ends
+
+    @classmethod
+    def of(cls, found: Dispatched, doubts: int) -> "FedPart":
+        """Return that of some records, with their doubts."""
+        if not len(found):
+            return cls(0, 0, 0, 0, doubts, sound=True)
+        begins, ends = found.physical_offset, found.physical_offset + found.size
+        sound = bool((begins[1:] == ends[:-1]).all()) and bool(found.sound.all())
+        return cls(int(begins[0]), int(begins[-1]), int(ends[-1]), len(found), doubts, sound)
 
 
 @dataclass
@@ -60,8 +81,30 @@ class FedScan:
 
     def take(self, segment: Segment, found: Dispatched, doubts: int) -> None:
         """Take the records of the part of the log that follows, in a segment, with their doubts."""
-        if not self._holds or not len(found) or segment.base < self.begin:
+        if not self._follow(segment, FedPart.of(found, doubts)):
             return
+        queues = [(topic.decode("utf-8", "replace"), queue_id) for topic, queue_id in found.queues]
+        segment = self._scanner.segments[self._index]
+        batch = Batch(Columns(found), found.queue.astype(np.int64), queues, segment)
+        try:
+            for asked in self.asked:
+                if asked.take is not None:
+                    asked.take(batch)
+        except Unreadable:  # a queue file: told by the walk of the files, and no reason to end the other reader
+            self._holds = False
+
+    def needs_records(self, part: FedPart) -> bool:
+        """Whether a walk takes something of the records of a part, so that `take_known` is not enough."""
+        return any(asked.take is not None and part.last > asked.takes_behind for asked in self.asked)
+
+    def take_known(self, segment: Segment, part: FedPart) -> None:
+        """Take the part of the log that follows, none of whose records a walk needs."""
+        self._follow(segment, part)
+
+    def _follow(self, segment: Segment, part: FedPart) -> bool:
+        """Go on to the end of a part; return whether it continues what was fed, and is sound."""
+        if not self._holds or not part.records or segment.base < self.begin:
+            return False
         self.took = True
         segments = self._scanner.segments
         if segment.path != segments[self._index].path:
@@ -69,24 +112,15 @@ class FedScan:
             self._index, self._at, self._last, self._in_segment = self._index + 1, 0, -1, 0
             self._holds &= self._index < len(segments) and segment.path == segments[self._index].path
             if not self._holds:
-                return
+                return False
         base = segments[self._index].base
-        begins, ends = found.physical_offset, found.physical_offset + found.size
-        follow = int(begins[0]) == base + self._at and bool((begins[1:] == ends[:-1]).all())
-        self._holds = follow and bool(found.sound.all()) and not doubts & ~_PLAIN
+        self._holds = part.begin == base + self._at and part.sound and not part.doubts & ~_PLAIN
         if not self._holds:
-            return
-        self._met |= doubts
-        self._at, self._last = int(ends[-1]) - base, int(begins[-1]) - base
-        self._in_segment += len(found)
-        queues = [(topic.decode("utf-8", "replace"), queue_id) for topic, queue_id in found.queues]
-        batch = Batch(Columns(found), found.queue.astype(np.int64), queues, segments[self._index])
-        try:
-            for asked in self.asked:
-                if asked.take is not None:
-                    asked.take(batch)
-        except Unreadable:  # a queue file: told by the walk of the files, and no reason to end the other reader
-            self._holds = False
+            return False
+        self._met |= part.doubts
+        self._at, self._last = part.end - base, part.last - base
+        self._in_segment += part.records
+        return True
 
     def finish(self) -> list[Scan | None]:
         """Return the scans; None for one that has to be made on its own."""

@@ -78,6 +78,7 @@ class Asked(NamedTuple):
     take: Callable[[Batch], None] | None  # gets all valid records, in log order
     counted: int  # what the broker believes the position to be
     asks_properties: bool = True  # `take` does, of some records
+    takes_behind: int = -1  # `take` leaves out records up to this physical offset
 
     @property
     def tests(self) -> Tests:
@@ -153,7 +154,7 @@ class LogScanner:
         The first one leads. None for a scan whose rules would have taken other records: what its `take` got does not
         hold then, and it has to be made on its own.
         """
-        _, rules, first, position, clean, _, counted, _ = asked[0]
+        _, rules, first, position, clean, _, counted, *_ = asked[0]
         tests = Tests.of(rules, self.settings, clean=clean, read_body=self._read_body)
         takes_mismatches = _takes_mismatches(asked[0])
         takes = [one.take for one in asked if one.take is not None]

@@ -273,7 +273,9 @@ class _Walk:
             reached_by_all = reached
         take = self._dispatching(first.base + start.position, reached_by_all)
         place = start.segment, start.position, self.clean, take, start.counted
-        scan = yield Asked(scanner, self.rules, *place, self.queues.asks_properties)
+        scan = yield Asked(
+            scanner, self.rules, *place, self.queues.asks_properties, reached_by_all if self.clean else -1
+        )
         self._end_if(self.queues.refusal or self.index.stuck)
         self._note_scan(scan)
         self._cut_queues(reached, scan.end)

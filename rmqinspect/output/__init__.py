@@ -12,7 +12,7 @@ import pyarrow as pa
 from rmqinspect.errors import Refused, RmqinspectError
 from rmqinspect.output.writer import PREVIEW_SIZE, SCHEMA_VERSION, View, Writer, cut_bodies
 from rmqinspect.store.outside import refuse_inside
-from rmqinspect.system.output_file import Destination, local_file, open_output
+from rmqinspect.system.output_file import METRICS_HEAD, Destination, local_file, open_output
 
 __all__ = [
     "FORMATS",
@@ -34,6 +34,7 @@ FORMATS = {
     "csv": ("rows", "CsvRows"),
     "parquet": ("columnar", "ParquetFile"),
     "arrow": ("columnar", "ArrowBatches"),
+    "openmetrics": ("openmetrics", "OpenMetricsRows"),
 }
 
 
@@ -45,14 +46,16 @@ def writer_of(format_: str) -> type[Writer]:
 
 
 @contextmanager
-def open_destination(path: str | None, evidence: Sequence[str] = ()) -> Iterator[Destination]:
+def open_destination(path: str | None, evidence: Sequence[str] = (), *, replaces: bytes = b"") -> Iterator[Destination]:
     """Yield the stream to write to: stdout for None and `-`, else a new file, which appears when the block ends.
+
+    A file that begins with `replaces` is replaced then.
 
     :raises Refused: `path` exists, lies inside the evidence, or cannot be written.
     """
     if path is not None and path != "-":
         refuse_inside(local_file(path), evidence)
-    with open_output(path) as out:
+    with open_output(path, replaces=replaces) as out:
         yield out
 
 
@@ -73,7 +76,7 @@ def open_writer(
 
     :raises Refused: the output exists, lies inside the evidence, or cannot be written.
     """
-    with open_destination(path, evidence) as out:
+    with open_destination(path, evidence, replaces=METRICS_HEAD if format_ == "openmetrics" else b"") as out:
         writer = writer_of(format_)(schema, out, view or View())
         try:
             yield writer

@@ -30,6 +30,7 @@ class View:
     chosen: bool = False  # the user named the columns: none is left out for lack of width
     redacted: tuple[str, ...] = ()  # words of --redact, for the metadata
     sound: tuple[str, ...] = SOUND["status"]  # values of `status` that are not highlighted
+    stores: tuple[str, ...] = ()  # names of all stores, also those without a row
 
 
 class Out(Protocol):

@@ -19,7 +19,7 @@ import pyarrow as pa
 from rmqinspect.errors import BadOption, Refused
 from rmqinspect.sql.statement import one_select, wanted_keys
 from rmqinspect.sql.views import NAMES, Reading, View
-from rmqinspect.store.reader import refuse_inside
+from rmqinspect.store.outside import refuse_inside
 
 _ROWS = 16_384  # in a batch of the result
 _WAITING = 2  # batches that wait for the writer

@@ -179,12 +179,17 @@ def local_file(path: str) -> str:
     return uri.local_path(path)
 
 
+METRICS_HEAD = b"# HELP rmqinspect_"
+"""How a file of metrics begins. The next run replaces it, as a collector expects; nothing else is ever replaced."""
+
+
 @contextmanager
-def open_output(path: str | None) -> Iterator[Destination]:
+def open_output(path: str | None, *, replaces: bytes = b"") -> Iterator[Destination]:
     """Yield the stream to write to: stdout for None and `-`, else a new file.
 
     The file is written under a temporary name beside `path` and renamed at the end, or removed after
-    an error. A FIFO or a device (/dev/null) is written to directly.
+    an error. A FIFO or a device (/dev/null) is written to directly. A regular file that begins with `replaces`, if
+    given, is replaced.
 
     :raises Refused: `path` exists or cannot be written.
     """
@@ -195,7 +200,9 @@ def open_output(path: str | None) -> Iterator[Destination]:
         out.flush()
         return
     path = local_file(path)
-    if os.path.lexists(path):
+    if may_replace(path, replaces):
+        yield from _open_new(path, replaces)
+    elif os.path.lexists(path):
         yield from _open_special(path)
     else:
         yield from _open_new(path)
@@ -226,14 +233,27 @@ def _open_special(path: str) -> Iterator[Destination]:
     yield from _write_to(path, descriptor)
 
 
-def _open_new(path: str) -> Iterator[Destination]:
+def may_replace(path: str, replaces: bytes) -> bool:
+    """Whether a regular file, and no link, begins with `replaces`."""
+    if not replaces:
+        return False
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return False
+        with open(path, "rb") as file:
+            return file.read(len(replaces)) == replaces
+    except OSError:
+        return False
+
+
+def _open_new(path: str, replaces: bytes = b"") -> Iterator[Destination]:
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
     with as_refusal(path):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         yield from _write_to(path, descriptor)
-        if os.path.lexists(path):
+        if os.path.lexists(path) and not may_replace(path, replaces):
             raise Refused(f"{path}: was created by another process meanwhile; nothing is overwritten")
         with as_refusal(path):
             os.rename(temporary, path)

@@ -287,6 +287,7 @@ class IndexSurvey(Found):
     first_physical_offset: int | None = None  # of the records of the first and the newest entry
     last_physical_offset: int | None = None
     times_reported: bool = False  # the header's times are reported as wrong
+    lowest: int | None = None  # physical offset that any entry points at
 
 
 def survey_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
@@ -360,6 +361,9 @@ class _Survey:
         """Note into which splits the entries point; report those that point where no split is."""
         offsets = entries["physical_offset"].astype(np.int64)
         self.runs.append(cut_runs(0, first, offsets, self.borders))
+        if len(offsets):
+            lowest = int(offsets.min())
+            self.result.lowest = lowest if self.result.lowest is None else min(lowest, self.result.lowest)
         begin = self.result.first_physical_offset or 0
         log_start = int(self.borders[0]) if len(self.borders) else 0
         lost = np.flatnonzero(offsets < min(begin, log_start))

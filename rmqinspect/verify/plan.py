@@ -135,8 +135,12 @@ class Runs:
 
     def of_split(self, number: int) -> list[tuple[int, int, int]]:
         """Return (file, first row, rows) of the runs that point into a split."""
+        return [(file, first, count) for _, file, first, count in self.rows_of_split(number).tolist()]
+
+    def rows_of_split(self, number: int) -> Ints:
+        """Return the runs that point into a split, as `rows` has them."""
         begin, end = np.searchsorted(self.rows[:, 0], (number, number + 1)).tolist()
-        return [(file, first, count) for _, file, first, count in self.rows[begin:end].tolist()]
+        return self.rows[begin:end]
 
     def cut(self, number: int, rows: int) -> Iterator["Runs"]:
         """Yield the runs of a split one by one, cut to at most `rows` rows each."""

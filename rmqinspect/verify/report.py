@@ -9,6 +9,7 @@ A run prints its screen from its own report, so the screen of a report that was 
 every field; a test compares it with the structs here.
 """
 
+import hashlib
 import json
 import platform
 from datetime import UTC, datetime
@@ -17,11 +18,13 @@ from typing import Annotated, Any, TypeVar
 from rmqinspect.document import Part, means, typed
 from rmqinspect.errors import Unreadable
 from rmqinspect.times import format_micros, format_millis, to_micros
+from rmqinspect.verify.carry import FORMAT
 from rmqinspect.verify.codes import CODES
 from rmqinspect.verify.custody import Custody, Record, ReportedCustody
 from rmqinspect.verify.findings import FindingRow, moment
 from rmqinspect.verify.next_start import NextStart, start_document
-from rmqinspect.verify.result import VerifyResult, given, interruption, not_checked, not_given, summary
+from rmqinspect.verify.result import VerifyOptions, VerifyResult, given, interruption, not_checked, not_given, summary
+from rmqinspect.verify.since import Earlier, Resume, TakenOver
 from rmqinspect.version import tool_name
 
 SCHEMA_VERSION = 1
@@ -183,6 +186,16 @@ class Report(Part, frozen=True, kw_only=True):
             "versions"
         ),
     ] = None
+    taken_over: Annotated[
+        TakenOver | None, means("what `--since` took over from an earlier report; null: everything was read")
+    ] = None
+    resume: Annotated[
+        Resume | None,
+        means(
+            "from what a later run with `--since` goes on; null at level quick, with `--redact`, and if the run was "
+            "interrupted"
+        ),
+    ] = None
     run: Annotated[ReportedRun, means("everything that may differ between two runs on the same files")]
 
     @property
@@ -195,13 +208,20 @@ class Report(Part, frozen=True, kw_only=True):
 
 
 def report_of(
-    result: VerifyResult, store: str, started: datetime, arguments: list[str], custody: Custody | None = None
+    result: VerifyResult,
+    store: str,
+    started: datetime,
+    arguments: list[str],
+    custody: Custody | None = None,
+    *,
+    redacted: bool = False,
 ) -> Report:
     """Return the report: verdict, byte account per segment, findings, inputs, and what the run was.
 
     `store` is the path as given; the commands in `next` name it. Without `custody` no later run can be
-    compared with the report.
+    compared with the report, and none can go on from it if it is `redacted`.
     """
+    memory = result.options.memory
     return Report(
         schema_version=SCHEMA_VERSION,
         verdict=result.verdict,
@@ -244,6 +264,8 @@ def report_of(
         not_checked=not_checked(result),
         interrupted=interruption(result),
         next_start=start_document(result.next_start, result.log_end, result.findings.counts),
+        taken_over=None if memory is None else memory.taken_over(),
+        resume=None if redacted or result.interrupted_at is not None else result.resume,
         run=ReportedRun(
             tool=tool_name(),
             python=platform.python_version(),
@@ -286,7 +308,7 @@ def read_reports(path: str) -> dict[str | None, Report | str]:
     :raises Unreadable: the file cannot be read.
     :raises ValueError: it is no report of this schema, or one that is damaged.
     """
-    document = _load(path)
+    document = _load(_bytes_of(path), path)
     stores = document.get("stores") if isinstance(document, dict) else None
     if not isinstance(stores, list):
         return {None: _typed(Report, document, path)}
@@ -305,7 +327,43 @@ def read_record(path: str) -> Record:
     :raises Unreadable: the file cannot be read.
     :raises ValueError: it is no report of this schema, or one without a list of files.
     """
-    return _typed(Record, _load(path), path)
+    return _typed(Record, _load(_bytes_of(path), path), path)
+
+
+def read_earlier(path: str, options: VerifyOptions) -> Earlier:
+    """Return the report from which a run with these options goes on.
+
+    :raises Unreadable: the file cannot be read.
+    :raises ValueError: it is no report, or one of a run that was asked for something else.
+    """
+    raw = _bytes_of(path)
+    report = _typed(Report, _load(raw, path), path)
+    resume, custody = report.resume, report.custody
+    if resume is None or custody is None:
+        raise ValueError(
+            f"{path}: nothing to go on from: a report of level quick, with --redact, of an interrupted run, or of an "
+            "earlier version"
+        )
+    if resume.format != FORMAT or _major(report.run.tool) != _major(tool_name()):
+        raise ValueError(f"{path}: {report.run.tool} wrote what it carries; this is {tool_name()}")
+    codes = [code.code for code in CODES if code.code in options.codes]
+    for what, was, now in (
+        ("--level", report.level, options.level),
+        ("--max-findings", resume.max_findings, options.max_findings),
+        ("--broker-version", resume.broker_version or "estimated", options.broker_version or "estimated"),
+        ("--check and --skip", f"{len(report.checks)} checks", f"{len(codes)} checks"),
+    ):
+        if was != now:
+            raise ValueError(f"{path}: a run with other options: {what} was {was}, and is {now}")
+    if set(report.checks) != set(codes):
+        raise ValueError(f"{path}: a run with other options: --check and --skip")
+    last = max((number for number, one in enumerate(report.segments) if one.records), default=0)
+    full = frozenset(one.file for one in report.segments[:last])
+    return Earlier(path, hashlib.sha256(raw).hexdigest(), report.run.started, report.run.ended, custody, resume, full)
+
+
+def _major(tool: str) -> str:
+    return tool.partition(".")[0]
 
 
 def _typed(kind: type[Read], document: Any, path: str) -> Read:
@@ -320,14 +378,18 @@ def _typed(kind: type[Read], document: Any, path: str) -> Read:
         raise ValueError(f"{path}: not a complete report of verify{hint}: {error}") from error
 
 
-def _load(path: str) -> Any:
+def _bytes_of(path: str) -> bytes:
+    """Return the bytes of a file that may be a report, b"" for one that is none."""
     try:
         with open(path, "rb") as file:
             head = file.read(64)
             # A segment given by mistake is not read to its end.
-            raw = head + file.read() if head.lstrip().startswith(b"{") else b""
+            return head + file.read() if head.lstrip().startswith(b"{") else b""
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from error
+
+
+def _load(raw: bytes, path: str) -> Any:
     if not raw:
         raise ValueError(f"{path}: not a report of verify, not even JSON")
     try:

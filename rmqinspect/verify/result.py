@@ -15,6 +15,7 @@ from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL, levels_up_to
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import Finding, FindingRow, Findings, row_batches
 from rmqinspect.verify.loss import Loss
+from rmqinspect.verify.since import Memory, Resume
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class VerifyOptions:
     max_findings: int = 1000  # rows per code; counts stay exact
     jobs: int = 1  # threads
     broker_version: str | None = None  # a release of version_estimate.RELEASES; None: estimated from the store
+    memory: Memory | None = None  # what is taken over from an earlier run, and kept for the next
 
 
 @dataclass(slots=True)
@@ -48,6 +50,7 @@ class VerifyResult:
     units: int = 0  # of messages, in all queues
     log_end: int | None = None  # physical offset behind the last record; None: not known
     next_start: Forecast | None = None  # None: not a whole store, or nobody has asked
+    resume: Resume | None = None  # None: nobody has asked, or the run was interrupted
 
     @property
     def complete(self) -> bool:

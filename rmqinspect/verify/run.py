@@ -35,7 +35,7 @@ from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.fed_scan import FedScan
+from rmqinspect.forecast.fed_scan import FedPart, FedScan
 from rmqinspect.forecast.versions import Forecaster, ForecastRequest
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import allocated_size
@@ -61,6 +61,7 @@ from rmqinspect.verify.plan import CrossPlan, map_log
 from rmqinspect.verify.pointers import LogRanges
 from rmqinspect.verify.queue_survey import QueueSurvey, check_sizes
 from rmqinspect.verify.result import VerifyOptions, VerifyResult, log_end
+from rmqinspect.verify.since import Memory
 from rmqinspect.verify.split import JOINS, CheckLimits, SplitResult, check_split
 from rmqinspect.verify.survey import Surveys, before_the_log, make_plan, survey_findings, survey_pointers
 from rmqinspect.verify.whole_log import LogJudge
@@ -108,6 +109,7 @@ class VerifyRun:
         scans: Sequence[FedScan] = (),
     ) -> None:
         self.store, self.options, self.progress, self.scans = store, options, progress, scans
+        self.memory = options.memory
         self.limit = max(options.max_findings, _LEAST_ROOM)
         self.deep = options.level == "deep"
         self.splits = splits_to_read(store, options.level)
@@ -149,7 +151,13 @@ class VerifyRun:
         _expect_log(self.splits)
         log = map_log(self.splits)
         self.surveys = survey_pointers(
-            self.store, self.index.files, log.borders, self.limit, deep=self.deep, jobs=self.options.jobs
+            self.store,
+            self.index.files,
+            log.borders,
+            self.limit,
+            deep=self.deep,
+            jobs=self.options.jobs,
+            memory=self.memory,
         )
         self.versions = estimate_version(self.store, self.surveys.newest_offsets, self.options.broker_version)
         rules = holding(self.versions.releases, RELEASES)
@@ -173,6 +181,8 @@ class VerifyRun:
         """Read the splits of the log, each with what points into it."""
         with closing(self._check_splits()) as results:
             for result in results:
+                if self.memory is not None:
+                    self.memory.take(result)
                 self.log.take(result)
                 if self.cross is not None:
                     self.cross.take(result)
@@ -180,6 +190,9 @@ class VerifyRun:
                     for scan in self.scans:
                         scan.take(result.split.segment, result.dispatched, result.doubts)
                     result.dispatched = None
+                elif result.fed is not None:
+                    for scan in self.scans:
+                        scan.take_known(result.split.segment, result.fed)
                 self.reached = result.split.segment.base + result.split.end
                 self.progress(result.split.end - result.split.start)
         # Without a log nothing says where the pointers should lead.
@@ -189,12 +202,25 @@ class VerifyRun:
 
     def _check_splits(self) -> Generator[SplitResult, None, None]:
         standard = {code.code for code in CODES if code.level in levels_up_to("standard")}
-        limits = CheckLimits(self.limit, frozenset(standard & self.options.codes))
+        memory = self.memory
+        limits = CheckLimits(self.limit, frozenset(standard & self.options.codes), names=memory is not None)
         check = partial(check_split, limits=limits, plan=self.plan)
+        if memory is not None:
+            memory.plan(self.plan, limits)
+            check = partial(self._known_or_checked, memory, check)
         with closing(run_ordered(check, self.splits, self.options.jobs)) as results:
             yield from redo_where_borders_differ(
                 results, lambda result: result.split, lambda result: result.borders, check
             )
+
+    def _known_or_checked(self, memory: Memory, check: Callable[[Split], SplitResult], split: Split) -> SplitResult:
+        """Return the result of a split: that of an earlier run, or a new one."""
+        scans = [scan for scan in self.scans if self.plan is not None and split.segment.base >= scan.begin]
+
+        def is_enough(part: FedPart | None) -> bool:
+            return not scans or (part is not None and not any(scan.needs_records(part) for scan in scans))
+
+        return memory.known(split, is_enough) or check(split)
 
     # --- judgement --------------------------------------------------------------------------------
 
@@ -230,6 +256,8 @@ class VerifyRun:
         if self.cross is not None:
             result.loss = self.cross.dangling.loss
             result.joined_units, result.joined_entries = self.cross.joined_units, self.cross.joined_entries
+        if self.memory is not None and self.interrupted_at is None and options.level != "quick":
+            result.resume = self.memory.resume(self.surveys, self.plan, options)
         return result
 
     def _judge(self) -> Iterator[Finding]:
@@ -347,7 +375,7 @@ def quick_part(store: Store, options: VerifyOptions) -> tuple[VerifyResult, bool
 
     For the level that was asked for it is a partial result: no part of the log is accounted for.
     """
-    quick = verify(store, replace(options, level="quick"))
+    quick = verify(store, replace(options, level="quick", memory=None))
     return replace(
         quick, options=options, interrupted_at=store.log_start, accounts=[]
     ), quick.interrupted_at is not None

@@ -39,7 +39,7 @@ from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.damage.misplaced import explain_body_crc, explain_record_crc
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.fed_scan import doubts_of
+from rmqinspect.forecast.fed_scan import FedPart, doubts_of
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment
@@ -50,7 +50,7 @@ from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.dledger import ChainEnds, EntryChain
 from rmqinspect.verify.findings import Finding, capped_findings, place_in
 from rmqinspect.verify.index_join import join_entries
-from rmqinspect.verify.plan import CrossPlan
+from rmqinspect.verify.plan import CrossPlan, QueueName
 from rmqinspect.verify.pointers import Joined, LogRanges
 from rmqinspect.verify.queue_join import join_units
 from rmqinspect.verify.timer_survey import join_timer
@@ -85,6 +85,9 @@ class SplitResult:
     chain: ChainEnds | None = None  # of a DLedger segment
     dispatched: Dispatched | None = None  # all records, for the scan of a start; None: it asks for none
     doubts: int = 0  # of these (`forecast.fed_scan`)
+    names: frozenset[QueueName] = frozenset()  # of the queues of its records, if asked
+    fed: FedPart | None = None  # of one that was taken over: what stands for `dispatched`
+    is_taken_over: bool = False  # from an earlier run
 
 
 def joined_unindexed(
@@ -102,6 +105,7 @@ class CheckLimits:
 
     per_code: int = 1000
     codes: frozenset[str] = frozenset()
+    names: bool = False  # a result names the queues of its records
 
 
 def check_split(split: Split, limits: CheckLimits, plan: CrossPlan | None = None) -> SplitResult:
@@ -261,6 +265,9 @@ class _SplitCheck:
         if self.dispatcher is None:
             return
         records = self.dispatcher.columns(self.queues.queues)
+        if self.limits.names:
+            own = ((text_of(topic), queue_id) for topic, queue_id in records.queues)
+            result.names = frozenset(own) | {(extra.topic, extra.queue_id) for extra in records.extras}
         if self.is_scanned:
             result.dispatched = records
         number = plan.number_of(self.split)

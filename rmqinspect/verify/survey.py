@@ -25,7 +25,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -102,27 +102,60 @@ class Surveys:
 _KINDS = QueueSurvey, ExtSurvey, IndexSurvey, TimerSurvey
 
 
+class Known(Protocol):
+    """The surveys of an earlier run (`verify.since`)."""
+
+    def map_log(self, borders: Ints) -> None:
+        """Take the physical offsets where the splits of this run begin."""
+
+    def queue(self, files: Sequence[QueueFile]) -> QueueSurvey | None:
+        """Return the survey of a queue that is as it was; None: it has to be read."""
+
+    def index_file(self, index: IndexFile) -> IndexSurvey | None:
+        """Return the survey of an index file that is as it was; None: it has to be read."""
+
+
 def survey_pointers(
-    store: Store, index_files: Iterable[IndexFile], borders: Sequence[int], limit: int, *, deep: bool, jobs: int
+    store: Store,
+    index_files: Iterable[IndexFile],
+    borders: Sequence[int],
+    limit: int,
+    *,
+    deep: bool,
+    jobs: int,
+    memory: Known | None = None,
 ) -> Surveys:
     """Read every file that points into the log, in up to `jobs` threads; index and timer files only if `deep`.
 
-    `borders`: physical offsets where splits begin; `limit`: how many findings of a code a survey keeps.
+    `borders`: physical offsets where splits begin; `limit`: how many findings of a code a survey keeps; `memory`: the
+    surveys of an earlier run.
     """
     unread = {oddity.place[:1] for oddity in store.oddities if oddity.is_unread}
-    tasks = survey_tasks(store, index_files if deep else (), timer=deep and ("timerlog",) not in unread)
     starts = np.array(borders, np.int64)
+    if memory is not None:
+        memory.map_log(starts)
+    tasks = survey_tasks(store, index_files if deep else (), timer=deep and ("timerlog",) not in unread, memory=memory)
     with closing(run_ordered(lambda survey: survey(starts, limit), tasks, jobs)) as results:
         return Surveys([*chain.from_iterable(results)])
 
 
-def survey_tasks(store: Store, index_files: Iterable[IndexFile], *, timer: bool) -> list[Survey]:
+def survey_tasks(
+    store: Store, index_files: Iterable[IndexFile], *, timer: bool, memory: Known | None = None
+) -> list[Survey]:
     """Cut the work into tasks, index files first: one may take long."""
 
-    def of_queues(queues: Sequence[Sequence[QueueFile]], borders: Ints, limit: int) -> list[Found]:
-        return [survey_queue(files, borders, store.log_start, limit) for files in queues]
+    def of_queue(files: Sequence[QueueFile], borders: Ints, limit: int) -> QueueSurvey:
+        known = None if memory is None else memory.queue(files)
+        return known or survey_queue(files, borders, store.log_start, limit)
 
-    tasks: list[Survey] = [partial(_alone, partial(survey_index, index)) for index in index_files]
+    def of_queues(queues: Sequence[Sequence[QueueFile]], borders: Ints, limit: int) -> list[Found]:
+        return [of_queue(files, borders, limit) for files in queues]
+
+    def of_index(index: IndexFile, borders: Ints, limit: int) -> IndexSurvey:
+        known = None if memory is None else memory.index_file(index)
+        return known or survey_index(index, borders, limit)
+
+    tasks: list[Survey] = [partial(_alone, partial(of_index, index)) for index in index_files]
     in_files = any(file.kind in ("timer_log", "timer_wheel") for file in store.files)
     if timer and (in_files or timer_units_file(store) is not None):
         tasks.append(partial(_alone, partial(survey_timer, store)))

@@ -99,13 +99,14 @@ SHARED = {
     "--max-body": "decode find groups export show sql",
     "--raw-body": "decode find groups export show sql",
     "--topic": "decode find transactions groups export show delays usage",
-    "--since": "decode find transactions export delays usage",
+    "--since": "decode find transactions verify export delays usage",
     "--unconsumed": "decode groups export",
 }
 
 # Options of one name that differ, because they take or do another thing.
 VARIANTS = {
-    "--format": 5,  # rows in any format; a screen or a document, or one of each store; verify, diff: or rows
+    # Rows in any format; these or metrics; a screen or a document; one of each store; that or metrics; verify; diff.
+    "--format": 7,
     "--quiet": 2,  # verify: no screen either
     "--verbose": 2,  # verify: each finding
     "--output": 4,  # a file; the folder of an export; that of a new store, which a dry run goes without
@@ -114,7 +115,7 @@ VARIANTS = {
     "--limit": 4,  # rows; rows of each kind of difference; of each kind on the screen of delays; values of a dimension
     "--body": 3,  # of rows; of one record; the type of the column
     "--topic": 3,  # patterns, repeatable; of real topics; the topic of one record
-    "--since": 2,  # of messages; when delayed ones fall due
+    "--since": 3,  # of messages; when delayed ones fall due; verify: the report of an earlier run
     "--until": 2,
     "--system-topics": 2,  # shown by default; not on the screen of delays
     "--state": 2,  # of a transaction; of a delayed message

@@ -193,7 +193,8 @@ def test_bodies_that_are_json_are_queried_where_they_are(spark: "SparkSession", 
     blocks = re.findall(r"```sql\n--.*?\n(.*?)```", page, re.DOTALL)
     in_duckdb, in_spark = (code.replace("lake/messages", f"{tmp_path}/lake/messages") for code in blocks)
     wanted = ("orders", 5, 2, "a")
-    assert duckdb.sql(in_duckdb).fetchall() == [wanted]
+    found = duckdb.sql(in_duckdb)
+    assert found is not None and found.fetchall() == [wanted]
     assert [tuple(row) for row in spark.sql(in_spark).collect()] == [wanted]
 
 

@@ -134,6 +134,8 @@ def test_the_page_has_every_field_of_the_report_and_no_other(
     os.mkfifo(store / "fifo")
     documents = [report(FLIPPED, "--level", "deep", *HASH), report(store), report(FLIPPED, "--level", "quick")]
     documents.append(report(oracle.store("crash", REFUSED), "--level", "quick"))
+    report(FLIPPED)
+    documents.append(report(FLIPPED, "--since", report.path, "--reread", "100%"))
     meanwhile(monkeypatch, lambda: (store / "new").touch())
     documents.append(report(store, *HASH))
     types = documented()
