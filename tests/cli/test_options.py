@@ -88,7 +88,7 @@ SHARED = {
     "--jobs": "info decode find transactions groups forecast verify export delays usage rebuild salvage sql",
     "--config": "info decode find transactions groups forecast verify"
     " export show diff delays usage rebuild salvage sql",
-    "--stores-from": "info decode find transactions groups forecast verify export delays usage salvage",
+    "--stores-from": "info decode find transactions groups forecast verify export delays usage salvage sql",
     "--base": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage sql",
     "--read-rate": "info decode find transactions groups forecast verify"
     " export show diff delays usage rebuild salvage sql",
