@@ -130,10 +130,10 @@ class ParquetFile(Writer):
     def _file(self) -> pq.ParquetWriter:
         """The file, opened with its first row group."""
         leaves = [leaf for field in self.schema for leaf in _leaves(field.name, field.type)]
-        schema = _with_version(self.schema, self.view)
+        schema, of_spark = _with_version(self.schema, self.view), spark_schema.spark_schema(self.schema)
         return pq.ParquetWriter(
             pa.PythonFile(self.out, mode="w"),
-            schema.with_metadata({**schema.metadata, spark_schema.KEY: spark_schema.spark_schema(self.schema)}),
+            schema if of_spark is None else schema.with_metadata({**schema.metadata, spark_schema.KEY: of_spark}),
             compression="zstd",
             compression_level=1,
             use_dictionary=[path for path, type_ in leaves if _repeats(path, type_)],

@@ -21,9 +21,15 @@ _NAMES = {
 }
 
 
-def spark_schema(schema: pa.Schema) -> str:
-    """Return the schema as Spark's JSON, with `doc` of each field as its comment."""
-    return json.dumps(_type(pa.struct(list(schema))), separators=(",", ":"))
+def spark_schema(schema: pa.Schema) -> str | None:
+    """Return the schema as Spark's JSON, with `doc` of each field as its comment; None for what no table has.
+
+    The result of a query may have any type, which Spark then reads as Parquet says it.
+    """
+    try:
+        return json.dumps(_type(pa.struct(list(schema))), separators=(",", ":"))
+    except KeyError:
+        return None
 
 
 def _type(type_: pa.DataType) -> Any:
@@ -34,8 +40,8 @@ def _type(type_: pa.DataType) -> Any:
     if pa.types.is_map(type_):
         of_entry = {"keyType": _type(type_.key_type), "valueType": _type(type_.item_type), "valueContainsNull": True}
         return {"type": "map", **of_entry}
-    # All times are instants.
-    return "timestamp" if pa.types.is_timestamp(type_) else _NAMES[type_]
+    # All times of tables are instants.
+    return "timestamp" if pa.types.is_timestamp(type_) and type_.tz is not None else _NAMES[type_]
 
 
 def _field(field: pa.Field) -> dict[str, Any]:

@@ -202,6 +202,8 @@ class Reader(DataSourceReader):
                 raise Unreadable(message)
             return finding_batches(result, shown(store.paths[0]))
         wanted = {*settings.columns, "status", "kind"}.union(*(one.columns(schema) for one in selections))
+        if strict is not None:
+            wanted.update(_PLACES)
         return split_rows(
             split,
             Request(
@@ -272,11 +274,14 @@ class _Strictness:
         raise DamageFound(f"{self._store}: {what} (mode=FAILFAST)")
 
 
+_PLACES = ("code", "file", "offset", "physical_offset", "group", "topic", "queue_id")
+"""Columns that say where a bad row is."""
+
+
 def _describe(rows: pa.RecordBatch, column: str) -> str:
     """Describe the first of some bad rows."""
     row = rows.slice(0, 1).to_pylist()[0]
-    names = ("code", "file", "offset", "physical_offset", "group", "topic", "queue_id")
-    places = [f"{name} {row[name]}" for name in names if row.get(name) is not None]
+    places = [f"{name} {row[name]}" for name in _PLACES if row.get(name) is not None]
     return f"{column} {row[column]}: " + ", ".join(places)
 
 
