@@ -26,17 +26,13 @@ from rmqinspect.cli.options import (
     OutputOptions,
     ReadingOptions,
     RedactOptions,
-    SelectionOptions,
-    TimeOptions,
-    UnconsumedOptions,
     choose_format,
-    read_selection,
     refuse_equal_names,
     terminal_width,
     use_colour,
-    with_times,
 )
 from rmqinspect.cli.parameters import argument, complete_tables, option, takes
+from rmqinspect.cli.selection import SelectionOptions, TimeOptions, UnconsumedOptions, read_selection, with_times
 from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.text import count, describe_size, escape, group_digits

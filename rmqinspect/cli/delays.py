@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.decode import RowsOptions, print_rows
-from rmqinspect.cli.options import (
-    NamedSourceOptions,
-    TimeOptions,
-    choose_format,
-    open_named,
-    read_time,
-    use_colour,
-    with_times,
-)
+from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
 from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.selection import TimeOptions, read_time, with_times
 from rmqinspect.cli.session import Session, printed_to, tell_unmatched
 from rmqinspect.cli.terminal import Screen, columns
 from rmqinspect.commands import fill_command

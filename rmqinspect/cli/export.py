@@ -15,8 +15,9 @@ import click
 
 from rmqinspect.cli.export_run import ExportArguments, ExportRun
 from rmqinspect.cli.lost import find_lost
-from rmqinspect.cli.options import given_stores, open_named, read_selection, refuse_equal_names, with_times
+from rmqinspect.cli.options import given_stores, open_named, refuse_equal_names
 from rmqinspect.cli.parameters import takes
+from rmqinspect.cli.selection import read_selection, with_times
 from rmqinspect.cli.terminal import Progress
 from rmqinspect.errors import NotAStore, NotInstalled, Refused, Unreachable, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest

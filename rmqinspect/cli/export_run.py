@@ -23,11 +23,10 @@ from rmqinspect.cli.options import (
     NamedSourceOptions,
     ReadingOptions,
     RedactOptions,
-    SelectionOptions,
-    UnconsumedOptions,
     count_jobs,
 )
 from rmqinspect.cli.parameters import complete_tables, option, parsed_by
+from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
 from rmqinspect.cli.session import tell_broker, tell_unmatched
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.errors import Refused

@@ -18,16 +18,9 @@ import click
 from rmqinspect.cli import exit_status
 from rmqinspect.cli.decode import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
 from rmqinspect.cli.lost import LostOptions
-from rmqinspect.cli.options import (
-    NamedSourceOptions,
-    SelectionOptions,
-    choose_format,
-    count_jobs,
-    open_named,
-    read_selection,
-    read_time,
-)
+from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
 from rmqinspect.cli.parameters import TEXT, option, release_option, takes
+from rmqinspect.cli.selection import SelectionOptions, read_selection, read_time
 from rmqinspect.cli.session import Session, json_line, with_offsets, write_lines
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec.message_id import split_batch

@@ -14,16 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.decode import MessageOptions, RowsOptions, print_rows
-from rmqinspect.cli.options import (
-    MetricOptions,
-    NamedSourceOptions,
-    TopicOptions,
-    UnconsumedOptions,
-    choose_format,
-    open_named,
-    use_colour,
-)
+from rmqinspect.cli.options import MetricOptions, NamedSourceOptions, choose_format, open_named, use_colour
 from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.selection import TopicOptions, UnconsumedOptions
 from rmqinspect.cli.session import Session, printed_to, tell_unmatched, with_offsets
 from rmqinspect.cli.terminal import Screen, columns
 from rmqinspect.commands import UNCONSUMED, fill_command

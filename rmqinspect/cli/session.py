@@ -25,12 +25,10 @@ from rmqinspect.cli.options import (
     DocumentsOptions,
     LookOptions,
     ReadingOptions,
-    SelectionOptions,
-    UnconsumedOptions,
     count_jobs,
-    read_selection,
     use_colour,
 )
+from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_selection
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.text import describe_size, escape_json

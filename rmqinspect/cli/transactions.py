@@ -13,15 +13,9 @@ import click
 from rmqinspect.broker.gone import reserved_hours
 from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
 from rmqinspect.cli.decode import RowsOptions, print_rows, read_view
-from rmqinspect.cli.options import (
-    NamedSourceOptions,
-    TimeOptions,
-    TopicNameOptions,
-    choose_format,
-    open_named,
-    with_times,
-)
+from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named
 from rmqinspect.cli.parameters import option, takes
+from rmqinspect.cli.selection import TimeOptions, TopicNameOptions, with_times
 from rmqinspect.cli.session import Session, tell_unmatched, write_lines
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.commands import SHOW, fill_command

@@ -22,14 +22,12 @@ from rmqinspect.cli.options import (
     NamedSourceOptions,
     ReadingOptions,
     RedactOptions,
-    TimeOptions,
-    TopicOptions,
     choose_format,
     open_named,
     use_colour,
-    with_times,
 )
 from rmqinspect.cli.parameters import TEXT, option, parsed_by, takes
+from rmqinspect.cli.selection import TimeOptions, TopicOptions, with_times
 from rmqinspect.cli.session import Session, print_lines, printed_to, tell_unmatched
 from rmqinspect.cli.terminal import Screen, columns, line_width
 from rmqinspect.commands import USAGE_BY, fill_command
