@@ -3,7 +3,7 @@
     sources     judged by verify           what is sound, damaged, of an earlier life        sources.py
     log         put together               copied, repaired, bridged; the rest aside         log_plan.py, repair.py
     NEW         segments without a change  linked, reflinked or copied; the others written   here
-                config, timer              copied if sound                                   here
+                config, timer              copied if sound                                   other_files.py
                 queues, index, checkpoint  from NEW's own log                                rebuild.py
                                            verify and forecast: WHOLE, loses nothing
 
@@ -15,7 +15,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,31 +25,31 @@ import numpy as np
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.commitlog.record_reader import RecordReader
-from rmqinspect.config.json_files import read_copy
-from rmqinspect.errors import NotAStore, Refused, Unreadable
+from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import LARGEST, bridge
 from rmqinspect.rescue.broken_files import broken_files
-from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildJob, RebuildRequest, derived, refuse_unread_databases
+from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.ledger_bridge import ledger_bridge
 from rmqinspect.rescue.ledger_plan import LedgerPlanner
 from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
 from rmqinspect.rescue.lost_queues import find_lost_beginnings, find_lost_queues
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.other_files import FilesJob
 from rmqinspect.rescue.queue_files import HoleTooLarge, LostQueues
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
-from rmqinspect.rescue.receipt import SCHEMA_VERSION, LeftOut
+from rmqinspect.rescue.receipt import SCHEMA_VERSION
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
+from rmqinspect.rescue.second_look import contradicted_in, suspect, take_out
 from rmqinspect.rescue.segment_size import choose_segment_size
-from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
+from rmqinspect.rescue.sources import Composite, Source, judge_source
 from rmqinspect.rocksdb.unpack import unpacked
-from rmqinspect.store.model import CarvedSegment, Segment, Store, StoreFile
+from rmqinspect.store.model import CarvedSegment, Segment, Store
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
 from rmqinspect.system.output_file import as_refusal
@@ -60,7 +60,6 @@ from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
 _ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
-_CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD", "CQ-MISSING")
 _BRIDGE_ON_DISK = 8192  # bytes: its head and its end in a page each, its body a hole
 
 
@@ -96,7 +95,7 @@ class Salvaged:
         return not receipt.aside and not receipt.lost_offsets and all(row.exact for row in receipt.repaired)
 
 
-class SalvageJob(RebuildJob):
+class SalvageJob(FilesJob):
     """The steps of one run, and what they hand on."""
 
     def __init__(
@@ -125,7 +124,7 @@ class SalvageJob(RebuildJob):
             advance,
             note,
         )
-        self._asked, self._given = request, list(given)
+        self._asked, self._given, self._max_config = request, list(given), request.max_config
         self._notes: list[str] = list(request.notes)
         self._ledger: str | None = None  # folder of a DLedger log, in the new store
         self._copies = ExitStack()  # of what the sources keep in RocksDB
@@ -191,7 +190,7 @@ class SalvageJob(RebuildJob):
             try:
                 rebuilt, proof, files = self._write(log, sources, plan, release, lost, queues)
             except HoleTooLarge as error:
-                one = _take_out(composite, sources, error.place)
+                one = take_out(composite, sources, error.place)
                 if one is None or attempt + 1 == _ATTEMPTS:
                     raise
                 refused.append(one)
@@ -200,13 +199,13 @@ class SalvageJob(RebuildJob):
                 continue
             # Records that only the new store contradicts: what is around them was damaged before. They are repaired
             # if they can be, else left aside.
-            odd = _contradicted(proof)
+            odd = contradicted_in(proof)
             if not odd or attempt + 1 == _ATTEMPTS:
                 break
             if attempt == 0:
-                _suspect(sources, odd)
+                suspect(sources, odd)
             else:
-                refused += [one for place in sorted(odd) if (one := _take_out(composite, sources, place)) is not None]
+                refused += [one for place in sorted(odd) if (one := take_out(composite, sources, place)) is not None]
             self._begin_again()
         self._refuse_changes(watches)
         if log.in_doubt:
@@ -311,33 +310,6 @@ class SalvageJob(RebuildJob):
                 copy_range(reader, piece.start - segment.base, piece.end - segment.base, out, piece.start - base)
         self._advance(piece.end - piece.start)
 
-    # --- other files ------------------------------------------------------------------------------
-
-    def _choose_others(self) -> Iterator[tuple[StoreFile, str]]:
-        """Yield (file, name in the new store) of what is brought as it is; a broken JSON file is its sound `.bak`."""
-        others = list(self._others())
-        by_name = {name: file for file, name in others}
-        for file, name in others:
-            if not name.startswith("config/") or not name.endswith((".json", ".json.bak")):
-                yield file, name
-                continue
-            plain = name.removesuffix(".bak")
-            if self._is_sound_json(file, plain):
-                yield file, name
-                continue
-            backup = by_name.get(f"{plain}.bak") if name == plain else None
-            if backup is not None and self._is_sound_json(backup, plain):
-                self._notes.append(f"{name} is broken: its sound .bak stands in its place")
-                yield backup, name
-            else:
-                self._left_out.append(LeftOut(file.name, "no JSON that a broker reads"))
-                if name == plain:
-                    self._notes.append(f"{name} is broken, and has no sound .bak: the new store has none")
-
-    def _is_sound_json(self, file: StoreFile, name: str) -> bool:
-        read = read_copy(file, os.path.basename(name), self._asked.max_config)
-        return read.source is not None and not read.problems
-
     def _write(
         self,
         log: LogPlan,
@@ -364,22 +336,6 @@ class SalvageJob(RebuildJob):
             os.mkdir(self._new.folder)
         self._brought, self._paths, self._left_out = [], [], []
         self._notes = list(dict.fromkeys(self._notes))
-
-    def _write_others(self) -> None:
-        for file, name in self._choose_others():
-            try:
-                self._bring(file, name)
-            except Unreadable as error:
-                with suppress(FileNotFoundError):
-                    os.unlink(self._new.path_of(name))
-                self._left_out.append(LeftOut(file.name, str(error)))
-                self._notes.append(f"{error}: the new store does not have it")
-        for oddity in self._store.oddities:
-            if oddity.is_unread:
-                self._left_out.append(LeftOut(oddity.name, oddity.detail))
-        for file in self._store.files:
-            if file.kind == "other" and file.path not in self._paths:
-                self._left_out.append(LeftOut(file.name, "no file of a store"))
 
     def _derive(
         self,
@@ -408,20 +364,6 @@ class SalvageJob(RebuildJob):
                 self._notes.append(one.note)
             proof = self._prove(release)
         return rebuilt, proof
-
-    def _discard(self, names: tuple[str, ...], why: str) -> None:
-        """Take files out of the new store whose names begin so, and their folder if it is one that is named."""
-        kept = [(one, path) for one, path in zip(self._brought, self._paths, strict=True)]
-        for one, _ in kept:
-            if one.file.startswith(names):
-                with as_refusal(one.file, "removed"):
-                    os.unlink(self._new.path_of(one.file))
-                self._left_out.append(LeftOut(one.file, why))
-        for name in names:
-            if name.endswith("/"):
-                shutil.rmtree(os.path.join(self._new.folder, name), ignore_errors=True)
-        kept = [(one, path) for one, path in kept if not one.file.startswith(names)]
-        self._brought, self._paths = [one for one, _ in kept], [path for _, path in kept]
 
     # --- what came of it --------------------------------------------------------------------------
 
@@ -504,32 +446,3 @@ class SalvageJob(RebuildJob):
             if written.copies and written.vacant is None and queue not in found:
                 found[queue] = []
         return sorted(found.items())
-
-
-def _contradicted(proof: VerifyResult) -> set[int]:
-    """Return the places of records that the verification of the new store finds wrong by what is around them."""
-    return {
-        finding.physical_offset
-        for finding in proof.findings.rows
-        if finding.severity == "error" and finding.code in _CONTRADICTIONS and finding.physical_offset is not None
-    }
-
-
-def _suspect(sources: Sequence[Source], places: set[int]) -> None:
-    """Have records looked at as suspects, in each source that has them sound."""
-    for source in sources:
-        for place in places:
-            if any(one.start <= place < one.end for one in source.sound):
-                source.suspects[place] = "CL-TIME"
-
-
-def _take_out(composite: Composite, sources: Sequence[Source], place: int) -> Range | None:
-    """Take the record at a place out of the sound bytes; None where it is in none."""
-    for source in sources:
-        with RecordReader(source.store) as log:
-            raw = log.content_at(place)
-        segment = source.store.segment_at(place)
-        lead = 0 if segment is None else segment.lead
-        if raw is not None and composite.take_out(one := Range(place - lead, place + len(raw))):
-            return one
-    return None
