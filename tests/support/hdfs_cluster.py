@@ -20,7 +20,6 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from tests.support.samples import ROOT
 
@@ -123,6 +122,8 @@ def _put(folder: Path, uri: str) -> list[str]:
 
 
 def _get(uri: str, folder: Path) -> list[str]:
+    from pyarrow import fs
+
     from rmqinspect.system.remote import open_remote
 
     filesystem, source = open_remote(uri)
