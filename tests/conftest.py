@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import oracle
+from tests.support.hdfs_cluster import hdfs  # noqa: F401 (a fixture of all tests)
 from tests.support.real_brokers import real_brokers  # noqa: F401 (a fixture of all tests)
 from tests.support.sparks import spark  # noqa: F401 (a fixture of all tests)
 
@@ -14,7 +15,7 @@ MOST_WORKERS = 4
 
 # Tests of one group run in one worker: a Spark session, an S3 server and RocketMQ's stores start once, not once per
 # worker, and the slow finder of the oracle reads each store once.
-_GROUP_OF_FIXTURE = {"spark": "spark", "server": "s3", "real_brokers": "broker"}
+_GROUP_OF_FIXTURE = {"spark": "spark", "server": "s3", "real_brokers": "broker", "hdfs": "hdfs"}
 _GROUP_OF_FOLDER = {"spark": "spark", "oracle": "oracle", "pages": "spark"}
 
 

@@ -187,7 +187,6 @@ class Progress:
         self.total = total
         self.done = 0
         self.note = ""  # shown after the numbers, such as the rows so far
-        self._stream: TextIO = sys.stderr
         self._quiet = quiet
         self._terminal = _is_terminal(self._stream)
         wanted = self._terminal if forced is None else forced
@@ -197,6 +196,10 @@ class Progress:
         self._once = forced is None and not wanted and total > LONG_READ
         self._next = self._begin + first if (wanted or self._once) and not quiet else float("inf")
         self._shown = False
+
+    @property
+    def _stream(self) -> TextIO:
+        return sys.stderr  # as it is now: libhdfs makes it another one
 
     def __enter__(self) -> Self:
         return self

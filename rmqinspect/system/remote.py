@@ -37,6 +37,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rmqinspect.errors import NotAStore, Unreachable
+from rmqinspect.system import hdfs
+from rmqinspect.system import remote_errors as errors
 from rmqinspect.system import workers as stopping
 from rmqinspect.system.uri import join, shown
 
@@ -48,13 +50,14 @@ _PARTS = re.compile(r"(?P<scheme>[^:/]+)://(?P<place>[^/?]*)(?P<path>/.*?)?(?:\?
 
 # Timeouts: a dead service is reported within half a minute, by its library if that is in time: it knows why.
 _CONNECT_TIMEOUT = 5.0  # seconds
-_REQUEST_TIMEOUT = 10.0  # seconds without a byte
+_REQUEST_TIMEOUT = 8.0  # seconds without a byte
 _ATTEMPTS = 3
 _RETRY_LIMIT = 10  # seconds, Google Cloud Storage; its last attempt begins up to 10 seconds later
 _FIRST_PATIENCE = 22.0  # seconds for a service's first answer, unless the URI has limits of its own
 _OWN_LIMITS = ("connect_timeout", "request_timeout", "max_attempts", "retry_limit_seconds")
 # Limit per call: some file systems have no timeouts, and a slow trickle of bytes resets them.
 _PATIENCE = 300.0  # seconds
+_GOOGLE_PATIENCE = 28.0  # seconds; its library waits two minutes for the next byte, and has no option for it here
 
 
 class Location(NamedTuple):
@@ -87,6 +90,10 @@ def _open(scheme: str, place: str, options: str) -> tuple[Any, str]:
     head = f"{scheme}://{place}"
     if scheme == "s3":
         return result_of(start(_open_s3, place, options), head, patience=_patience(head, options))
+    if scheme in hdfs.SCHEMES:
+        if lack := hdfs.missing():
+            raise NotAStore(f"{shown(head)}: Hadoop's client is not complete here: {lack}")
+        hdfs.prepare()
     if scheme in ("gs", "gcs") and "retry_limit_seconds" not in options:
         options = "&".join(filter(None, (options, f"retry_limit_seconds={_RETRY_LIMIT}")))
     try:
@@ -94,9 +101,11 @@ def _open(scheme: str, place: str, options: str) -> tuple[Any, str]:
         patience = _patience(head, options)
         answer: tuple[Any, str] = opening.result(patience)
     except TimeoutError as error:
-        raise Unreachable(f"{shown(head)}: {_no_answer(patience)}") from error
-    except (OSError, pa.ArrowException) as error:
-        raise NotAStore(f"{shown(head)}: {_one_line(error)}") from error
+        raise Unreachable(f"{shown(head)}: {errors.no_answer(patience)}") from error
+    except OSError as error:
+        raise Unreachable(f"{shown(head)}: {errors.one_line(error)}") from error
+    except pa.ArrowException as error:
+        raise NotAStore(f"{shown(head)}: {errors.one_line(error)}") from error
     return answer
 
 
@@ -169,16 +178,17 @@ def result_of(
     :raises Unreachable: any other error; the message has file and offset.
     :raises Stopped: nobody waits for what this thread reads or writes.
     """
+    if uri.startswith(errors.GOOGLE) and not _has_own_limits(uri):
+        patience = _GOOGLE_PATIENCE if patience is None else min(patience, _GOOGLE_PATIENCE)
     stopping.wait_for(future, patience)
     try:
         return future.result(0)
     except (OSError, pa.ArrowException) as error:
-        words, whole = _one_line(error) if future.done() else _no_answer(patience), str(error)
-        for kind, number in _OF_ONE_FILE:
-            if kind.search(whole) or getattr(error, "errno", None) == number:
-                raise OSError(number, _REASONS.get(number, words)) from error
+        if found := errors.of_one_file(error):
+            raise found from error
+        words = errors.one_line(error) if future.done() else errors.no_answer(patience)
         where = "" if offset is None else f" at {offset} ({offset:#x})"
-        raise Unreachable(f"{shown(uri)}{where}: {words}") from error
+        raise Unreachable(f"{shown(uri)}{where}: {words}{errors.without_credentials(uri)}") from error
 
 
 def _ask(uri: str, function: Callable[..., Answer], *arguments: Any) -> Answer:
@@ -197,60 +207,18 @@ _awaited: dict[str, float] = {}  # place of a URI -> until when its service is g
 
 def _patience(uri: str, options: str) -> float:
     """Return how long a call is waited for: all until a service's first answer together have `_FIRST_PATIENCE`."""
-    if any(f"{name}=" in options for name in _OWN_LIMITS):
+    if _has_own_limits(options):
         return _PATIENCE
     now = time.monotonic()
     return min(_PATIENCE, max(0.0, _awaited.setdefault(_place(uri), now + _FIRST_PATIENCE) - now))
 
 
+def _has_own_limits(options: str) -> bool:
+    return any(f"{name}=" in options for name in _OWN_LIMITS)
+
+
 def _place(uri: str) -> str:
     return uri.split("/", 3)[2]
-
-
-# Services' errors about one file, by errno. All others are about the connection.
-_OF_ONE_FILE: tuple[tuple[re.Pattern[str], int], ...] = (
-    (re.compile(r"NO_SUCH_(KEY|BUCKET)|RESOURCE_NOT_FOUND|does not exist|HTTP status 404"), errno.ENOENT),
-    (
-        re.compile(
-            r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|EXPIRED_TOKEN"
-            r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|NOT_INITIALIZED|HTTP status 40[13]"
-            r"|[Pp]ermission denied|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed"
-        ),
-        errno.EACCES,
-    ),
-    (re.compile(r"INVALID_OBJECT_STATE|INVALID_RANGE|HTTP status 416"), errno.EIO),
-)
-_REASONS = {errno.ENOENT: "no such file or directory", errno.EACCES: "permission denied"}
-
-
-# Details of no use to a user; the message names the file itself.
-_CLUTTER = re.compile(
-    r" *\(Request ID: [^)]*\)|\. Detail: \[errno .*"
-    r"|^When [^:]*: (?=AWS Error)|(?<=AWS Error )NETWORK_CONNECTION (?=during)|curlCode: \d+, "
-    r"|^google::cloud::Status\([A-Z_]+: (Retry policy exhausted, with a last message of )?"
-    r"|\. The request was not sent.*? The underlying error message was(?=: )|PerformWork\(\) - CURL error \[\d+\]="
-    r"| error_info=.*"
-)
-# What a library does not find, and what leads it there.
-_NOT_FOUND = {
-    "load libjvm": "Java was not found: JAVA_HOME leads to it. Hadoop's client is needed, too",
-    "load libhdfs": "Hadoop's client (libhdfs.so) was not found: HADOOP_HOME or ARROW_LIBHDFS_DIR leads to it, and"
-    " CLASSPATH is what `hadoop classpath --glob` prints",
-}
-_MANY_WORDS = 400
-
-
-def _one_line(error: BaseException) -> str:
-    for part, words in _NOT_FOUND.items():
-        if part in str(error):
-            return words
-    lines = str(error).splitlines() or [type(error).__name__]
-    words = _CLUTTER.sub("", lines[0]).strip()
-    return words if len(words) <= _MANY_WORDS else f"{words[:_MANY_WORDS]}…"
-
-
-def _no_answer(patience: float | None) -> str:
-    return f"no answer in {patience:.3g} seconds"
 
 
 # --- files and folders -----------------------------------------------------------------------------
@@ -299,7 +267,9 @@ def stat(uri: str) -> os.stat_result:
     filesystem, path = open_remote(uri)
     info = _ask(uri, filesystem.get_file_info, path)
     if info.type == fs.FileType.NotFound:
-        raise FileNotFoundError(errno.ENOENT, _REASONS[errno.ENOENT])
+        if filesystem.type_name == "hdfs":  # which Arrow says of every failure
+            _ask(uri, filesystem.get_file_info, fs.FileSelector(path))
+        raise FileNotFoundError(errno.ENOENT, errors.NO_FILE)
     return _status(info)
 
 
@@ -350,7 +320,7 @@ class Tree:
         :raises FileNotFoundError: it was not listed.
         """
         if path not in self._statuses:
-            raise FileNotFoundError(errno.ENOENT, _REASONS[errno.ENOENT])
+            raise FileNotFoundError(errno.ENOENT, errors.NO_FILE)
         return self._statuses[path]
 
 

@@ -90,7 +90,6 @@ def test_remarks_fold_at_words_on_a_terminal_and_are_one_line_elsewhere(monkeypa
         (Terminal(), "config/topics: not read: a\nRocksDB database\\x1b\n"),
         (io.StringIO(), "config/topics: not read: a RocksDB database\\x1b\n"),
     ):
-        progress = Progress(0)
-        progress._stream = stream
-        progress.complain(words)
+        monkeypatch.setattr(sys, "stderr", stream)
+        Progress(0).complain(words)
         assert stream.getvalue() == printed

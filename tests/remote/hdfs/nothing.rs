@@ -1,0 +1,1 @@
+// `cargo fetch` wants a library.
