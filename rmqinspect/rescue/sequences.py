@@ -59,7 +59,7 @@ class _Record(NamedTuple):
     offset: int
     taken: int  # queue offsets
     flags: int
-    names_half: bool  # by PREPAREDTRANSACTIONOFFSET, as only commit records do
+    half: int  # PREPAREDTRANSACTIONOFFSET: only commit records name one
 
     @property
     def counts(self) -> bool:
@@ -141,8 +141,8 @@ def _records(store: Store, topics: Collection[str] | None) -> Iterator[tuple[Que
                 records.sys_flag,
                 records.field("prepared_transaction_offset"),
             )
-            for row, *values, half in zip(rows.tolist(), *(one[rows].tolist() for one in columns), strict=True):
-                yield known[int(numbers[row])], _Record(*values, bool(half))
+            for row, *values in zip(rows.tolist(), *(one[rows].tolist() for one in columns), strict=True):
+                yield known[int(numbers[row])], _Record._make(values)
 
 
 def _lives(records: Sequence[_Record]) -> Iterator[list[_Record]]:
@@ -205,7 +205,7 @@ def _type_change(one: _Record, first: int, end: int | None) -> Change | None:
     kept = one.flags & ~_UNCOUNTED
     is_commit = bool(kept & message.TRANSACTION_MASK)
     in_hole = first <= one.offset and (end is None or one.offset + one.taken <= end)
-    if is_commit is not one.names_half or not in_hole or (one.offset != first and one.offset + one.taken != end):
+    if is_commit is not bool(one.half) or not in_hole or (one.offset != first and one.offset + one.taken != end):
         return None
     size = _FLAGS.stop - _FLAGS.start
     before, after = (value.to_bytes(size, "big", signed=True) for value in (one.flags, kept))
@@ -235,9 +235,9 @@ def _find_strays(lives: Mapping[Queue, Sequence[_Life]], damaged: Sequence[Damag
                 ]
                 if len(strays) == 1:
                     (queue, one), size = strays[0], _QUEUE_ID.stop - _QUEUE_ID.start
-                    numbers = (number.to_bytes(size, "big") for number in (queue[1], queue_id))
+                    before_it, after = queue[1].to_bytes(size, "big"), queue_id.to_bytes(size, "big")
                     proof = f"queue {queue_id} lacks its queue offset {first} just here, and queue {queue[1]} does not"
-                    found.changes[one.place] = Change("QUEUEID", _QUEUE_ID.start, *numbers, proof)
+                    found.changes[one.place] = Change("QUEUEID", _QUEUE_ID.start, before_it, after, proof)
                     found.queue_of[one.place] = queue
                     if one.place in found.outliers.get(queue, ()):
                         found.outliers[queue].remove(one.place)
@@ -246,12 +246,13 @@ def _find_strays(lives: Mapping[Queue, Sequence[_Life]], damaged: Sequence[Damag
 def _is_whole(damaged: Sequence[Damage], start: int, end: int) -> bool:
     """Whether nothing of [start, end) is damaged, so that no record can be lost there."""
     at = bisect_right(damaged, start, key=attrgetter("end"))
-    return at == len(damaged) or damaged[at].start >= end
+    return not any(one.start < end for one in damaged[at : at + 1])
 
 
 def _leaps(before: _Record, last: _Record) -> bool:
     """Whether between two records more offsets are missing than records fit there."""
-    return last.offset - before.offset - before.taken > _MOST_SKIPPED + (last.place - before.end) // FIXED_SIZE
+    room: int = (last.place - before.end) // FIXED_SIZE
+    return last.offset - before.offset - before.taken > _MOST_SKIPPED + room
 
 
 def _ascending(records: Sequence[_Record]) -> list[_Record]:
