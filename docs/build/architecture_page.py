@@ -94,6 +94,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | the log of several sources as one; what is sound of it | `rescue/sources.py`, `rescue/log_plan.py` |
 | what repairs a record, and what proves it | `rescue/repair.py` |
 | what a unit, index entries and times say against a record that proves itself | `rescue/contradicted.py` |
+| what the order of a queue's records says, where no unit does | `rescue/sequences.py` |
 | what stands in a gap of a salvaged log | `rescue/bridge.py` |
 | which entries of a DLedger log belong together, and how many are lost | `rescue/ledger_chain.py` |
 | what a command does with its stores, and its exit status | `cli/session.py`, `cli/__init__.py` |

@@ -4,6 +4,7 @@ Verify names them; which field was changed is found in this order, and the first
 
     head     queue, queue offset, topic or type: the unit leads here, and its neighbours agree      repair.py
     texts    a bit of TAGS, UNIQ_KEY, KEYS, DELAY: the unit's tags code, the hashes of the entries  texts.py
+    order    queue offset or type, of a record without a unit: the records around it in its queue   sequences.py
     time     STORETIMESTAMP: its neighbours, the index, the time of delivery, the batch unit        repair.py
 
 Where none answers, the record is kept as it is: what contradicts it may be what was damaged.
@@ -15,7 +16,16 @@ from rmqinspect.codec.arrays import lazy
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.rescue.entries import Entries, Entry, indexed_time
-from rmqinspect.rescue.repair import Change, Repaired, Times, Unit, head_changes, proves, time_change_at
+from rmqinspect.rescue.repair import (
+    Change,
+    Repaired,
+    Times,
+    Unit,
+    head_changes,
+    may_reach_further,
+    proves,
+    time_change_at,
+)
 from rmqinspect.rescue.sources import Source
 from rmqinspect.rescue.texts import TextRepairs
 from rmqinspect.rescue.units import Units
@@ -60,6 +70,8 @@ class Contradicted:
                 changes += filter(None, [self._texts.find(raw, place, unit, entries)])
             if not changes and code in _OF_TIME:
                 changes += filter(None, [time_change_at(log, raw, place, _times(unit, entries, code))])
+        if not changes and unit is None and place in source.proven:
+            changes += [one for one in (source.proven[place],) if not may_reach_further(raw, one)]
         return _proven(raw, place, changes[0]) if len(changes) == 1 else None
 
     def repair_text(self, raw: bytes, place: int) -> Repaired | None:

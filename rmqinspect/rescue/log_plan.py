@@ -346,8 +346,8 @@ class Planner:
             missing = not any(source.store.segment_at(start) for source in self._sources)
             found = Lost(start, end, "no source has this part of the log" if missing else "zeros", None)
         if unit is not None:
-            of_queue = {"topic": unit.topic, "queue_id": unit.queue_id, "queue_offset": unit.queue_offset}
-            found = replace(found, **of_queue, certain=True)
+            found = replace(found, topic=unit.topic, queue_id=unit.queue_id, queue_offset=unit.queue_offset)
+            found = replace(found, certain=True)
         return found
 
     # --- behind the last sound byte ---------------------------------------------------------------

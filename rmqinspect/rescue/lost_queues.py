@@ -257,6 +257,15 @@ def _add_segment(log: LogPlan, timestamp: int) -> int | None:
     return place
 
 
+def end_with_bridge(log: LogPlan, sources: Sequence[Source]) -> None:
+    """Add a bridge behind the log's last record: by it verify and forecast know the units of lost messages."""
+    time, end = _queues_with_records(log, sources)[1], log.end
+    if -end % log.size >= USUAL + SMALLEST_AT_END:
+        log.pieces.append(Kept(end, end + USUAL, bridge=True, timestamp=time))
+    else:
+        _add_segment(log, time)
+
+
 def _queues_with_records(log: LogPlan, sources: Sequence[Source]) -> tuple[set[Queue], int]:
     """Return the queues that get a unit for a record of the planned log, and the store time of its last record, ms."""
     queues, dispatcher = QueueOffsets(), Dispatcher(keys=False)

@@ -9,6 +9,7 @@
     PHYSICALOFFSET               the place, where the chain leads through it
     QUEUEID, QUEUEOFFSET, topic  the queue unit that leads here, where its neighbours agree with their records
     QUEUEID below 0              it is that of a queue but for its sign
+    QUEUEOFFSET without a unit   the records around it in its queue (`sequences`)
     SYSFLAG's type               the queue unit: prepared and rolled-back messages have none; and whether the record
                                  names a half message, as only commit records do
     STORETIMESTAMP               the times around it, the second in the index, the time of delivery, the batch unit:
@@ -140,10 +141,10 @@ def repair_record(raw: bytes, place: int, left: int, end: int, unit: Unit | None
         found = _changed(found, change)
     if not found.changes or not proves(found.raw, place) or (unit is not None and not agrees(found.raw, place, unit)):
         return None
-    return None if any(_may_reach_further(found.raw, change) for change in found.changes) else found
+    return None if any(may_reach_further(found.raw, change) for change in found.changes) else found
 
 
-def _may_reach_further(raw: bytes, change: Change) -> bool:
+def may_reach_further(raw: bytes, change: Change) -> bool:
     """Whether the damage that was undone may go on in bytes that nothing proves: more than a bit, up to their border.
 
     Without a CRC of the record such bytes would be served as they are.

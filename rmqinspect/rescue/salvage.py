@@ -36,7 +36,7 @@ from rmqinspect.rescue.ledger_bridge import ledger_bridge
 from rmqinspect.rescue.ledger_plan import LedgerPlanner
 from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
-from rmqinspect.rescue.lost_queues import find_lost_beginnings, find_lost_queues
+from rmqinspect.rescue.lost_queues import end_with_bridge, find_lost_beginnings, find_lost_queues
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.other_files import FilesJob
 from rmqinspect.rescue.queue_files import HoleTooLarge, LostQueues
@@ -45,7 +45,7 @@ from rmqinspect.rescue.readable import can_read, take_unreadable
 from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
 from rmqinspect.rescue.receipt import SCHEMA_VERSION
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
-from rmqinspect.rescue.second_look import contradicted_in, suspect, take_out
+from rmqinspect.rescue.second_look import contradicted_in, has_copies, read_order, suspect, take_all_out
 from rmqinspect.rescue.segment_size import choose_segment_size
 from rmqinspect.rescue.sources import Composite, Source, judge_source
 from rmqinspect.rocksdb.unpack import unpacked
@@ -59,7 +59,8 @@ from rmqinspect.verify.custody import Watch
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
-_ATTEMPTS = 3  # at a store that is whole: what the first one contradicts is repaired, then left aside
+_LOOKS = 8  # at a store that is whole: what the first one contradicts is repaired, then left aside
+_ATTEMPTS = 3  # at files beside the log that fit
 _BRIDGE_ON_DISK = 8192  # bytes: its head and its end in a page each, its body a hole
 
 
@@ -170,8 +171,13 @@ class SalvageJob(FilesJob):
             )
         plan, assumed = self._plan(release)
         self._notes += assumed
-        digests, misplaced = self._digests(watches), set[int]()
-        for attempt in range(_ATTEMPTS):
+        digests, misplaced, marked = self._digests(watches), set[int](), False
+        outliers = read_order(sources, repairs=self._asked.repairs)
+        if not any(source.store.queue_files for source in sources):
+            # Nothing else could speak for them: behind them no record of their queue would be served.
+            misplaced |= {place for places in outliers.values() for place in places}
+            refused += take_all_out(composite, sources, misplaced)
+        for attempt in range(_LOOKS):
             reads = partial(can_read, Rules(release))
             kind = Planner if self._ledger is None else LedgerPlanner
             planner = kind(composite, size, repairs=self._asked.repairs, refused=refused, reads=reads)
@@ -181,6 +187,8 @@ class SalvageJob(FilesJob):
             # Where units of no record may lead in a DLedger log was not tried with brokers.
             find = find_lost_beginnings if self._ledger else find_lost_queues
             queues = find(log, sources, lost, self._store)
+            if marked:
+                end_with_bridge(log, sources)
             rebuilt, proof = None, None
             files: dict[int, str] = {}
             if self._asked.dry_run:
@@ -190,22 +198,26 @@ class SalvageJob(FilesJob):
             try:
                 rebuilt, proof, files = self._write(log, sources, plan, release, lost, queues)
             except HoleTooLarge as error:
-                one = take_out(composite, sources, error.place)
-                if one is None or attempt + 1 == _ATTEMPTS:
+                taken = take_all_out(composite, sources, [error.place])
+                if not taken or attempt + 1 == _LOOKS:
                     raise
-                refused.append(one)
+                refused += taken
                 misplaced.add(error.place)  # the queue offset that it says is no other one's, either
                 self._begin_again()
                 continue
             # Records that only the new store contradicts: what is around them was damaged before. They are repaired
             # if they can be, else left aside.
-            odd = contradicted_in(proof)
-            if not odd or attempt + 1 == _ATTEMPTS:
+            odd = contradicted_in(proof, outliers)
+            # A hole in a queue where the log has none: a bridge says that this is the work of a salvage.
+            unmarked = bool(proof.damage) and not (marked or log.bridged or self._ledger) and has_copies(rebuilt)
+            if attempt + 1 == _LOOKS or not (odd or unmarked):
                 break
+            marked |= unmarked
             if attempt == 0:
                 suspect(sources, odd)
             else:
-                refused += [one for place in sorted(odd) if (one := take_out(composite, sources, place)) is not None]
+                misplaced |= odd.intersection(place for places in outliers.values() for place in places)
+                refused += take_all_out(composite, sources, odd)
             self._begin_again()
         self._refuse_changes(watches)
         if log.in_doubt:

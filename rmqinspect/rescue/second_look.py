@@ -4,22 +4,50 @@ first time      looked at again as suspects, which are repaired if something pro
 then            left aside: what a broker would not serve must not end the run
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from rmqinspect.commitlog.record_reader import RecordReader
+from rmqinspect.rescue.rebuild import Rebuilt
+from rmqinspect.rescue.sequences import Queue, read_sequences
 from rmqinspect.rescue.sources import Composite, Range, Source
 from rmqinspect.verify.result import VerifyResult
 
 _CONTRADICTIONS = ("CL-TIME", "CL-OFFSET", "CL-CRC-BODY", "CL-CRC-RECORD", "CQ-MISSING")
 
 
-def contradicted_in(proof: VerifyResult) -> set[int]:
-    """Return the places of records that the verification of the new store finds wrong by what is around them."""
-    return {
-        finding.physical_offset
-        for finding in proof.findings.rows
-        if finding.severity == "error" and finding.code in _CONTRADICTIONS and finding.physical_offset is not None
-    }
+def read_order(sources: Sequence[Source], *, repairs: bool) -> dict[Queue, list[int]]:
+    """Note for repair what the order of the records proves; return the places of those that it contradicts."""
+    outliers: dict[Queue, list[int]] = defaultdict(list)
+    for source in sources:
+        found = read_sequences(source)
+        if repairs:
+            source.proven = found.changes
+            for place in found.changes:
+                source.suspects.setdefault(place, "CL-QUEUE-OFFSET")
+        for place, queue in found.queue_of.items() if not repairs else ():
+            outliers[queue].append(place)
+        for queue, places in found.outliers.items():
+            outliers[queue] += places
+    return outliers
+
+
+def contradicted_in(proof: VerifyResult, outliers: Mapping[Queue, Sequence[int]]) -> set[int]:
+    """Return the places of records that the verification of the new store finds wrong by what is around them.
+
+    A record without a unit lies behind one whose offset is too high: where such a one is known, it is that one.
+    """
+    found: set[int] = set()
+    for finding in proof.findings.rows:
+        if finding.severity == "error" and finding.code in _CONTRADICTIONS and finding.physical_offset is not None:
+            ahead = outliers.get((finding.topic or "", finding.queue_id or 0)) if finding.code == "CQ-MISSING" else None
+            found.update(ahead or (finding.physical_offset,))
+    return found
+
+
+def has_copies(rebuilt: Rebuilt) -> bool:
+    """Whether queues have offsets without a record."""
+    return any(one.copies for one in rebuilt.queues.values())
 
 
 def suspect(sources: Sequence[Source], places: set[int]) -> None:
@@ -30,7 +58,12 @@ def suspect(sources: Sequence[Source], places: set[int]) -> None:
                 source.suspects[place] = "CL-TIME"
 
 
-def take_out(composite: Composite, sources: Sequence[Source], place: int) -> Range | None:
+def take_all_out(composite: Composite, sources: Sequence[Source], places: Iterable[int]) -> list[Range]:
+    """Take the records at some places out of the sound bytes; return those that were in them."""
+    return [one for place in sorted(places) if (one := _take_out(composite, sources, place)) is not None]
+
+
+def _take_out(composite: Composite, sources: Sequence[Source], place: int) -> Range | None:
     """Take the record at a place out of the sound bytes; None where it is in none."""
     for source in sources:
         with RecordReader(source.store) as log:

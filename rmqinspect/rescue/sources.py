@@ -29,6 +29,7 @@ from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
+from rmqinspect.rescue.repair import Change
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
@@ -83,6 +84,8 @@ class Source:
     renamed: list[tuple[str, int]] = field(default_factory=list)  # file, its base by its records
     taken_until: int | None = None  # from there on it differs from a source that counts more
     last_place: int = 0  # physical offset of the last record, roughly
+    jumped: set[tuple[str, int]] = field(default_factory=set)  # queues, by topic and id, whose offsets do not count up
+    proven: dict[int, Change] = field(default_factory=dict)  # what the order of the records proves: `sequences`
 
     def damage_at(self, place: int) -> Damage | None:
         """Return the damage that covers a place, None without one."""
@@ -160,8 +163,11 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
         if segment.size:
             known.append(Range(segment.base, segment.end))
     suspects: dict[int, str] = {}
+    jumped: set[tuple[str, int]] = set()
     for finding in run.found:
         place = finding.physical_offset
+        if finding.code == "CL-QUEUE-OFFSET" and finding.topic is not None and finding.queue_id is not None:
+            jumped.add((finding.topic, finding.queue_id))
         if place is None:
             continue
         lead = 0 if (segment_there := store.segment_at(place)) is None else segment_there.lead
@@ -178,7 +184,9 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
     end = max([last_record, *(filler.end for filler in fillers if filler.start == last_record)])
     sound = list(_without(known, damaged, end))
     suspects = {place: code for place, code in suspects.items() if any(_reaching_into(sound, place, place + 1))}
-    return Source(name, store, result, sound, damaged, sorted(fillers), end, suspects, last_place=last_record)
+    return Source(
+        name, store, result, sound, damaged, sorted(fillers), end, suspects, last_place=last_record, jumped=jumped
+    )
 
 
 def _cut_record(store: Store, end: int) -> Damage | None:
