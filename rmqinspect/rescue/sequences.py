@@ -19,7 +19,7 @@ Source: CommitLog.DefaultAppendMessageCallback#doAppend (prepared and rolled-bac
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -71,10 +71,19 @@ class _Life(NamedTuple):
 
     records: list[_Record]
     row: list[_Record]  # those that ascend
+    takers: Counter[int]  # how many records have an offset
+
+    def between(self, start: int, end: int) -> Iterator[_Record]:
+        """Yield the records that begin in [start, end), the first of them."""
+        first = bisect_left(self.records, start, key=_PLACE)
+        for at in range(first, min(first + _MOST_BETWEEN, len(self.records))):
+            if self.records[at].place >= end:
+                return
+            yield self.records[at]
 
     def is_at_home(self, one: _Record) -> bool:
         """Whether a record alone has its offset, and follows the one before it, or leads to the one behind it."""
-        if sum(other.offset == one.offset for other in self.records) > 1:
+        if self.takers[one.offset] > 1:
             return False
         at = bisect_left(self.row, one.place, key=_PLACE)
         if at == len(self.row) or self.row[at] is not one:
@@ -185,7 +194,7 @@ def _judge(records: Sequence[_Record], queue: Queue, damaged: Sequence[Damage], 
             # What names itself prepared has no queue offset: it is wrong, too, if it names one that is free here.
             free = range(first, end) if end is not None else range(first, first + 1)
             found.outliers[queue] += (one.place for one in inside if one.counts or one.offset in free)
-    return _Life(counted, row)
+    return _Life(counted, row, Counter(one.offset for one in counted))
 
 
 def _change(one: _Record, first: int, end: int | None) -> Change | None:
@@ -229,8 +238,8 @@ def _find_strays(lives: Mapping[Queue, Sequence[_Life]], damaged: Sequence[Damag
                 strays = [
                     (queue, one)
                     for queue, other in there
-                    for one in other.records[bisect_left(other.records, start, key=_PLACE) :][:_MOST_BETWEEN]
-                    if one.place < behind.place and (one.offset, one.taken) == (first, behind.offset - first)
+                    for one in other.between(start, behind.place)
+                    if (one.offset, one.taken) == (first, behind.offset - first)
                     if not other.is_at_home(one) and one.place not in found.changes
                 ]
                 if len(strays) == 1:
