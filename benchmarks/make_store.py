@@ -108,6 +108,7 @@ def make_store(
     log_only: bool = False,
     queue_file_size: int = QUEUE_FILE_SIZE,
     geometry: Geometry | None = None,
+    layout: Layout = Layout(),  # noqa: B008 (frozen)
 ) -> int:
     """Write the folder `store` with a commit log of at least `size` bytes, its queues, index and checkpoint.
 
@@ -125,7 +126,7 @@ def make_store(
     unfinished = f"{store}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     os.makedirs(os.path.join(unfinished, "commitlog"))
-    writer = _LogWriter(PROFILES[profile], seed)
+    writer = _LogWriter(PROFILES[profile], seed, layout)
     bases = range(0, size, segment_size)
     for base in bases:
         with open(os.path.join(unfinished, "commitlog", f"{base:020}"), "wb") as file:
@@ -287,7 +288,7 @@ def build_templates(
 def _build_template(
     number: int, queue: int, names: Sequence[tuple[str, int]], profile: Profile, dice: random.Random
 ) -> Template:
-    (topic_name, queue_id), (real_topic, real_queue) = names[queue], names[number % TOPICS]
+    (topic_name, queue_id), (real_topic, real_queue) = names[queue], names[number % min(TOPICS, len(names))]
     topic = topic_name.encode()
     bound_for = {b"REAL_TOPIC": real_topic.encode(), b"REAL_QID": str(real_queue).encode()}
     system = {

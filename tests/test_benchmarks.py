@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks import fleet, goals, measure, pointers
+from benchmarks import fleet, goals, measure, pointers, scale
 from benchmarks.make_store import (
     HALF,
     KEYS_PER_RECORD,
@@ -198,3 +198,23 @@ def test_a_fleet_has_links_of_one_store_and_some_that_crashed(tmp_path: Path) ->
         [f"commitlog/{0:020}"],
     ]
     assert (tmp_path / "small-3" / "commitlog" / f"{0:020}").stat().st_nlink == 4
+
+
+def test_the_cost_of_many_stores_is_the_sum_of_its_terms(capsys: pytest.CaptureFixture[str]) -> None:
+    shape = scale.Shape(stores=10, gib=100, segments=200, queues=90)
+    assert scale.extrapolated({"start": 1, "a store": 0.5, "a GiB": 2, "a segment": 0.25}, shape) == 1 + 5 + 200 + 50
+    # Requests count each queue; of CPU seconds a store has those of 8 queues.
+    assert scale.extrapolated({"a queue": 3}, shape) == 270
+    assert scale.extrapolated({"a further queue": 3}, shape) == 30
+    scale.print_extrapolated({"requests to object storage": {"info": {"a store": 2.0, "a GiB": 1.0}}})
+    assert "| info | requests | 2 | 20 | 2,000 | 2,000 |" in capsys.readouterr().out
+
+
+@ON_LINUX
+def test_a_watch_sees_what_descendants_use() -> None:
+    work = "sum(i * i for i in range(10 ** 7))"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}])"
+    watch = scale.run_watched([sys.executable, "-c", parent], "")
+    assert set(watch.kinds.values()) == {"driver", "worker"}
+    assert watch.memory["worker"] > 1 << 20
+    assert sum(watch.cpu[process] for process, kind in watch.kinds.items() if kind == "worker") > 0.1
