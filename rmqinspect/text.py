@@ -52,10 +52,10 @@ def _escape_match(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def is_utf8(raw: bytes) -> bool:
+def is_utf8(raw: bytes | memoryview) -> bool:
     """Return whether bytes are valid UTF-8."""
     try:
-        raw.decode()
+        str(raw, "utf-8")
     except UnicodeDecodeError:
         return False
     return True

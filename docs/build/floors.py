@@ -82,6 +82,7 @@ FLOORS = (
     Folder(
         9, "explain", "codec find show store verify", "the meaning of codes, fields, flags, and lines of broker logs"
     ),
+    Folder(9, "fleet", "forecast show store tables", "many stores read side by side: processes, a row for each"),
     Folder(
         9,
         "spark",
@@ -91,8 +92,8 @@ FLOORS = (
     Folder(
         10,
         "cli",
-        "broker codec commitlog config diff explain export find forecast output rescue rocksdb show spark store tables "
-        "verify",
+        "broker codec commitlog config diff explain export find fleet forecast output rescue rocksdb show spark store "
+        "tables verify",
         "one module per command: options in, screens out",
     ),
 )

@@ -15,9 +15,10 @@ _KAFKA = "messages --schema kafka"
 _HEAD = """
 Written by `python -m docs.build.tables_page > docs/tables.md` from the schemas that `rmqinspect decode` and
 `rmqinspect export` use. Offsets are in bytes unless the name says otherwise; ranges are half-open: `end` is excluded.
-Timestamps are in UTC, nearly all in whole milliseconds. Any column may be null where the store does not provide the
-value. `store` is present in exports, and wherever several stores are read at once. The types in DuckDB, pandas and
-Spark: [export.md](export.md#types). Example queries: [recipes.md](recipes.md).
+Timestamps are in UTC, nearly all in whole milliseconds. Columns marked `not null` have a value in every row; any other
+may be null where the store does not provide it. The comment of each column is in the schema, as `doc`, and in the
+footer of Parquet files where Spark finds it. `store` is present in exports, and wherever several stores are read at
+once. The types in DuckDB, pandas and Spark: [export.md](export.md#types). Example queries: [recipes.md](recipes.md).
 
 `decode -f arrow -o rows.arrow` writes an Arrow file: `pandas.read_feather("rows.arrow")`,
 `polars.read_ipc("rows.arrow")`, or `pyarrow.dataset.dataset("rows.arrow", format="arrow")`, which DuckDB queries. A
@@ -162,7 +163,8 @@ def _section(name: str) -> Iterator[str]:
     yield "| column | type | meaning |"
     yield "|---|---|---|"
     for field in schemas()[name]:
-        yield f"| `{field.name}` | `{type_words(field.type)}` | {field.metadata[b'doc'].decode()} |"
+        null = "" if field.nullable else " not null"
+        yield f"| `{field.name}` | `{type_words(field.type)}`{null} | {field.metadata[b'doc'].decode()} |"
 
 
 def _wrapped(text: str) -> str:

@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from importlib import import_module
 from io import TextIOWrapper
@@ -43,6 +43,31 @@ class ExitStatus(IntEnum):
     HUNG_UP = 129  # as shells have it: 128 and the number of the signal
     INTERRUPTED = 130
     TERMINATED = 143
+
+    @property
+    def badness(self) -> int:
+        """Its place among the others: of several answers, the status of the worst is that of all."""
+        return _WORST_LAST.index(self)
+
+
+# Damage is worse than what could not be read: that may be whole. Behind it is what ended the run.
+_WORST_LAST = (
+    ExitStatus.DONE,
+    ExitStatus.NOTHING_FOUND,
+    ExitStatus.UNREADABLE,
+    ExitStatus.DAMAGE,
+    ExitStatus.REFUSED,
+    ExitStatus.USAGE,
+    ExitStatus.BUG,
+    ExitStatus.HUNG_UP,
+    ExitStatus.INTERRUPTED,
+    ExitStatus.TERMINATED,
+)
+
+
+def worst_status(statuses: Iterable[ExitStatus]) -> ExitStatus:
+    """Return the worst of several exit statuses; without any, that all is done."""
+    return max(statuses, key=lambda status: status.badness, default=ExitStatus.DONE)
 
 
 # README.md shows these texts; tests/pages/test_readme.py compares them.
@@ -89,11 +114,12 @@ def exit_status(fail_on: str, *, damaged: object, unread: object, missed: object
 
     Damage comes first, unless `fail_on` is never; then what could not be read; then what was asked for and not found.
     """
-    if damaged and fail_on != "never":
-        return ExitStatus.DAMAGE
-    if unread:
-        return ExitStatus.UNREADABLE
-    return ExitStatus.NOTHING_FOUND if missed else ExitStatus.DONE
+    met = {
+        ExitStatus.DAMAGE: damaged and fail_on != "never",
+        ExitStatus.UNREADABLE: unread,
+        ExitStatus.NOTHING_FOUND: missed,
+    }
+    return worst_status(status for status, is_so in met.items() if is_so)
 
 
 # --- the commands ---------------------------------------------------------------------------------------

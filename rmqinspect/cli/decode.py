@@ -22,11 +22,11 @@ from rmqinspect.cli.options import (
     BodyOptions,
     CarveOptions,
     LookOptions,
+    ManySourceOptions,
     OutputOptions,
     ReadingOptions,
     RedactOptions,
     SelectionOptions,
-    SourceOptions,
     TimeOptions,
     UnconsumedOptions,
     choose_format,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsOptions(OutputOptions, RedactOptions, LookOptions, SourceOptions, ReadingOptions):
+class RowsOptions(OutputOptions, RedactOptions, LookOptions, ManySourceOptions, ReadingOptions):
     """How the rows of a table are read and written."""
 
     limit: int | None = option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")
@@ -65,8 +65,9 @@ class MessageOptions(BodyOptions):
 
     body: str | None = option(
         "--body",
-        type=click.Choice(("full", "preview", "none")),
-        help="How much of each body. Default: preview in the table format, else full.",
+        type=click.Choice(("full", "text", "preview", "none")),
+        help="How much of each body; text: as text, null where it is none. Default: preview in the table format, "
+        "else full.",
     )
     scan: bool = option(
         "--scan",
@@ -106,7 +107,7 @@ class RowsPlan:
     shown_schema: "pa.Schema"
     selection: "Selection"  # without times: `last` is another time in each store
     arguments: RowsOptions
-    body: str  # full, preview, none
+    body: str  # full, text, preview, none
     cut: bool  # bodies are cut here; the table format cuts, and marks it, by itself
     scan: bool  # read all for a look-up, too
     wanted: frozenset[str]  # columns that are shown or compared
@@ -118,11 +119,13 @@ class RowsPlan:
         import pyarrow as pa
 
         from rmqinspect.output import cut_bodies
+        from rmqinspect.tables.record_columns import as_text_bodies
+        from rmqinspect.tables.table import STORE
 
         shown = self.shown_schema.names
         if "store" in shown and "store" not in batch.schema.names:
             names = pa.repeat(store.name, batch.num_rows)
-            batch = batch.add_column(0, _with_store(batch.schema).field(0), names)
+            batch = batch.add_column(0, STORE, names)
         batch = batch.select(shown)
         if self.body == "none" and "body" in shown:
             position = shown.index("body")
@@ -130,6 +133,8 @@ class RowsPlan:
             batch = batch.set_column(position, batch.schema.field(position), empty)
         elif self.cut:
             batch = cut_bodies(batch)
+        elif self.body == "text":
+            batch = as_text_bodies(batch)
         return self.arguments.redact.mask(batch) if self.arguments.redact else batch
 
 
@@ -140,7 +145,10 @@ def make_plan(
 
     :raises click.UsageError: an option does not fit the table or the stores.
     """
-    schema = _with_store(table.schema) if len(stores) > 1 else table.schema
+    from rmqinspect.tables.record_columns import with_text_bodies
+    from rmqinspect.tables.table import with_store
+
+    schema = with_store(table.schema) if len(stores) > 1 else table.schema
     shown = _choose_columns(arguments.columns, table, schema, format_)
     # The times are only checked here; each store resolves `last` by itself.
     selection = _with_times(selection, arguments, lambda: 0)
@@ -157,10 +165,11 @@ def make_plan(
         wanted.discard("body")
     now = datetime.now(UTC)
     reads = [_plan_read(store, table, selection, arguments, now) for store in stores]
+    schema = schema.empty_table().select(shown).schema
     return RowsPlan(
         reads,
         table,
-        schema.empty_table().select(shown).schema,
+        with_text_bodies(schema) if body == "text" else schema,
         selection,
         arguments,
         body,
@@ -200,12 +209,6 @@ def _with_times(
     selection: "Selection", arguments: RowsOptions, last: Callable[[], int | None], now: datetime | None = None
 ) -> "Selection":
     return with_times(selection, arguments, last, now) if isinstance(arguments, TimeOptions) else selection
-
-
-def _with_store(schema: "pa.Schema") -> "pa.Schema":
-    import pyarrow as pa
-
-    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores given"}))
 
 
 def _choose_columns(text: str | None, table: "Table", schema: "pa.Schema", format_: str) -> list[str]:
@@ -443,7 +446,7 @@ class _Reading:
 class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions, LostOptions, CarveOptions):
     """What `decode` is asked for."""
 
-    paths: tuple[str, ...] = argument("PATH...", type=PATH)
+    paths: tuple[str, ...] = argument("[NAME=]PATH...", type=PATH)
     table: str | None = option(
         "--table",
         metavar="NAME",
@@ -478,11 +481,11 @@ def command(arguments: DecodeArguments) -> int:
         images, carved = open_carved(arguments, arguments.redact)
         return print_rows([images], carved, arguments, read_selection(arguments))
 
-    from rmqinspect.store.discover import open_stores
+    from rmqinspect.export.request import open_named_stores
     from rmqinspect.tables import TABLES
     from rmqinspect.tables.sources import table_of
 
-    stores = open_stores(arguments.paths, **arguments.opening)
+    stores = open_named_stores(arguments.paths, **arguments.opening)
     name = arguments.table or table_of(stores[0])
     if name not in TABLES:
         raise click.BadParameter(f"no table {escape(name)!r}; there are: {', '.join(TABLES)}", param_hint="--table")

@@ -4,8 +4,8 @@ arguments -> ExportRequest -> plan of each store -> engine writes parts -> commi
                                                 Ctrl-C, an error: what was written is removed
 """
 
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -15,14 +15,15 @@ import click
 
 from rmqinspect.cli.export_run import ExportArguments, ExportRun
 from rmqinspect.cli.lost import find_lost
-from rmqinspect.cli.options import open_named, read_selection, with_times
+from rmqinspect.cli.options import given_stores, open_named, read_selection, refuse_equal_names, with_times
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.terminal import Progress
-from rmqinspect.errors import NotInstalled, Refused, Unreadable
+from rmqinspect.errors import NotAStore, NotInstalled, Refused, Unreachable, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.text import escape, group_digits
 
 if TYPE_CHECKING:
+    from rmqinspect.export.manifest import SkippedStore
     from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
     from rmqinspect.store.model import Store
@@ -53,14 +54,53 @@ def command(arguments: ExportArguments) -> int:
     arguments = replace(arguments, engine=_choose_engine(arguments))
     started = datetime.now(UTC)
     request = _make_request(arguments)
-    listed = open_named(arguments)
+    readable = _Readable(skips=arguments.skip_unreadable)
+    listed = _open(arguments, readable)
     with ExitStack() as copies:
-        stores = [copies.enter_context(unpacked(store, arguments.unpacking, _databases(request))) for store in listed]
-        if not arguments.quiet and not arguments.verbose:  # -v shows all remarks
-            for store, before in zip(stores, listed, strict=True):
-                for remark in store.remarks[len(before.remarks) :]:
-                    click.echo(escape(f"{store.name}: {remark}"), err=True)
-        return _export(stores, request, arguments, started)
+        stores = []
+        for store in listed:
+            with readable.or_skipped(store.name, store.paths):
+                whole = copies.enter_context(unpacked(store, arguments.unpacking, _databases(request)))
+                stores.append(whole)
+                if not arguments.quiet and not arguments.verbose:  # -v shows all remarks
+                    for remark in whole.remarks[len(store.remarks) :]:
+                        click.echo(escape(f"{store.name}: {remark}"), err=True)
+        return _export(stores, request, arguments, started, readable)
+
+
+class _Readable:
+    """The stores that can be read: another one ends the export, or with --skip-unreadable is left out and noted."""
+
+    def __init__(self, *, skips: bool) -> None:
+        self._skips = skips
+        self.skipped: list[SkippedStore] = []
+
+    @contextmanager
+    def or_skipped(self, name: str, paths: Sequence[str]) -> Iterator[None]:
+        """Note the store if the block cannot read it.
+
+        :raises RmqinspectError: it cannot, and such stores are not left out.
+        """
+        from rmqinspect.export.manifest import SkippedStore
+
+        try:
+            yield
+        except (NotAStore, Unreadable, Unreachable) as error:
+            if not self._skips:
+                raise
+            self.skipped.append(SkippedStore(name, tuple(paths), str(error)))
+            click.echo(escape(f"rmqinspect: {error}; skipped"), err=True)
+
+
+def _open(arguments: ExportArguments, readable: _Readable) -> "list[Store]":
+    if not arguments.skip_unreadable:
+        return open_named(arguments)
+    stores = []
+    for given in given_stores(arguments):
+        with readable.or_skipped(given.name or " ".join(given.words), given.paths):
+            stores.append(given.open(**arguments.opening))
+    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
+    return stores
 
 
 def _databases(request: ExportRequest) -> Collection[str] | None:
@@ -74,17 +114,22 @@ def _databases(request: ExportRequest) -> Collection[str] | None:
     return None if FINDINGS in tables else {name for table in tables for name in databases_of(table)}
 
 
-def _export(stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments, started: datetime) -> int:
-    selections = _select(stores, request, arguments)
+def _export(
+    stores: "list[Store]", request: ExportRequest, arguments: ExportArguments, started: datetime, readable: _Readable
+) -> int:
+    selections = _select(stores, request, arguments, readable)
+    stores = [store for store in stores if store.name in selections]
 
     from rmqinspect.export.target import Target
 
     evidence = [path for store in stores for path in store.paths]
     mode = "incremental" if arguments.incremental else "overwrite" if arguments.overwrite else "fresh"
-    target = Target(arguments.output, mode, evidence)
-    plans = _plan(stores, request, target, arguments)
+    target = Target(arguments.output, mode, evidence, resumes=arguments.resume)
+    plans = _plan(stores, request, target, arguments, readable)
+    if not plans and readable.skipped:
+        raise Unreadable("no store could be read")
     with Progress(sum(plan.size for plan in plans), arguments.progress, quiet=arguments.quiet) as progress:
-        run = ExportRun(plans, request, selections, target, arguments, progress, started)
+        run = ExportRun(plans, request, selections, target, arguments, progress, started, readable.skipped)
         return run.go()
 
 
@@ -93,6 +138,8 @@ def _refuse_contradictions(arguments: ExportArguments) -> None:
         raise click.UsageError("--all and --table contradict each other.")
     if arguments.overwrite and arguments.incremental:
         raise click.UsageError("--overwrite and --incremental contradict each other.")
+    if arguments.overwrite and arguments.resume:
+        raise click.UsageError("--overwrite and --resume contradict each other.")
     if arguments.replace_changed and not arguments.incremental:
         raise click.UsageError("--replace-changed needs --incremental.")
     if arguments.master and arguments.engine == "local":
@@ -155,9 +202,16 @@ def _make_request(arguments: ExportArguments) -> ExportRequest:
     # An incremental export may name the tables in another order.
     tables = tuple(name for name in known if name in tables)
     if MESSAGES not in tables:
-        for name, given in (("--partition-by", arguments.partition_by), ("--raw-body", arguments.raw_body)):
+        of_messages = {
+            "--partition-by": arguments.partition_by,
+            "--raw-body": arguments.raw_body,
+            "--body": arguments.body == "text",
+        }
+        for name, given in of_messages.items():
             if given:
                 raise click.UsageError(f"{name} is for the table messages.")
+    if arguments.body == "text" and arguments.schema == "kafka":
+        raise click.UsageError("--body text is for --schema native: the value of a Kafka message is bytes.")
     relative = _relative_times(arguments)
     names = dict(relative)
     absolute = replace(
@@ -173,25 +227,32 @@ def _make_request(arguments: ExportArguments) -> ExportRequest:
         selection=with_times(read_selection(arguments), absolute, lambda: 0),
         redaction=arguments.redact,
         raw_body=arguments.raw_body,
+        text_bodies=arguments.body == "text",
         max_body=arguments.max_body,
         closed_only=arguments.closed_only,
         relative=relative,
     )
 
 
-def _select(stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments) -> "dict[str, Selection]":
+def _select(
+    stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments, readable: _Readable
+) -> "dict[str, Selection]":
     """Return the selection by store name: `last` is another time in each store."""
     from rmqinspect.export.part import schema_of
+    from rmqinspect.find.consumers import expect_group
     from rmqinspect.tables.sources import last_store_time
 
     now = datetime.now(UTC)
     with_times(request.selection, arguments, lambda: 0, now)  # reports a time that cannot be parsed before any work
-    selections = {
-        store.name: with_times(selection, arguments, cache(partial(last_store_time, store)), now)
-        for store, selection in zip(stores, _of_stores(stores, request, arguments), strict=True)
-    }
+    if request.selection.unconsumed is not None:
+        expect_group(stores, request.selection.unconsumed)
+    selections = {}
+    for store in stores:
+        with readable.or_skipped(store.name, store.paths):
+            selection = _of_store(store, request, arguments)
+            selections[store.name] = with_times(selection, arguments, cache(partial(last_store_time, store)), now)
     timed = (
-        next(iter(selections.values()))
+        next(iter(selections.values()), request.selection)
         if arguments.since is None and arguments.until is None
         else replace(request.selection, since=0)
     )
@@ -202,32 +263,26 @@ def _select(stores: "Sequence[Store]", request: ExportRequest, arguments: Export
     return selections
 
 
-def _of_stores(stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments) -> "list[Selection]":
-    """Return the filters of each store: with what a group has not consumed there, or the next start gives up.
+def _of_store(store: "Store", request: ExportRequest, arguments: ExportArguments) -> "Selection":
+    """Return the filters of a store: with what a group has not consumed there, or the next start gives up.
 
-    :raises NothingFound: no store has an offset of the group.
-    :raises Unreadable: its offsets, or a queue, cannot be read; or it cannot be told what the start does.
+    :raises Unreadable: the group's offsets, or a queue, cannot be read; or it cannot be told what the start does.
     """
-    from rmqinspect.find.consumers import expect_group, with_unconsumed
+    from rmqinspect.find.consumers import with_unconsumed
 
-    if request.selection.unconsumed is not None:
-        expect_group(stores, request.selection.unconsumed)
-    selections = []
-    for store in stores:
-        selection, of_group = with_unconsumed(store, request.selection)
-        if of_group is not None and of_group.unread:
-            raise Unreadable(of_group.unread[0])
-        selection, of_start = find_lost(store, selection, arguments)
-        if of_start is not None:
-            _remark(arguments, f"{store.name}: {of_start.told}")
-            for message in of_start.unread:
-                raise Unreadable(message)
-        selections.append(selection)
-    return selections
+    selection, of_group = with_unconsumed(store, request.selection)
+    if of_group is not None and of_group.unread:
+        raise Unreadable(of_group.unread[0])
+    selection, of_start = find_lost(store, selection, arguments)
+    if of_start is not None:
+        _remark(arguments, f"{store.name}: {of_start.told}")
+        for message in of_start.unread:
+            raise Unreadable(message)
+    return selection
 
 
 def _plan(
-    stores: "Sequence[Store]", request: ExportRequest, target: "Target", arguments: ExportArguments
+    stores: "Sequence[Store]", request: ExportRequest, target: "Target", arguments: ExportArguments, readable: _Readable
 ) -> "list[StorePlan]":
     from rmqinspect.export.plan import plan_store, survey_store
 
@@ -245,18 +300,17 @@ def _plan(
             f"so small a size makes {group_digits(parts)} files; the limit is {group_digits(MOST_PARTS)}",
             param_hint="--file-size",
         )
-    names = {store.name for store in stores}
-    for gone in [known.name for known in earlier.stores if known.name not in names] if earlier else ():
-        raise Refused(f"{arguments.output}: the export there also has a store {gone}; give it as {gone}=STORE")
-    replace_changed = arguments.replace_changed
-    return [
-        plan_store(
-            store,
-            survey_store(store),
-            request,
-            earlier,
-            replace_changed=replace_changed,
-            unpacking=arguments.unpacking,
-        )
-        for store in stores
-    ]
+    plans = []
+    for store in stores:
+        with readable.or_skipped(store.name, store.paths):
+            plans.append(
+                plan_store(
+                    store,
+                    survey_store(store),
+                    request,
+                    earlier,
+                    replace_changed=arguments.replace_changed,
+                    unpacking=arguments.unpacking,
+                )
+            )
+    return plans

@@ -37,7 +37,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits, parse_si
 
 if TYPE_CHECKING:
     from rmqinspect.export.job import Engine, ExportResult
-    from rmqinspect.export.manifest import Manifest
+    from rmqinspect.export.manifest import Manifest, SkippedStore
     from rmqinspect.export.plan import StorePlan
     from rmqinspect.export.target import Target
     from rmqinspect.tables.filters import Selection
@@ -126,7 +126,24 @@ class ExportArguments(
         show_default=True,
         help="kafka: messages with the columns of Spark's Kafka source.",
     )
+    body: str = option(
+        "--body",
+        type=click.Choice(("bytes", "text")),
+        default="bytes",
+        show_default=True,
+        help="text: the column body as text, null where it is not UTF-8.",
+    )
     incremental: bool = option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
+    resume: bool = option(
+        "--resume",
+        is_flag=True,
+        help="Go on with an export that was interrupted; if this run is, leave what it has finished to the next.",
+    )
+    skip_unreadable: bool = option(
+        "--skip-unreadable",
+        is_flag=True,
+        help="Of several stores leave out those that cannot be read: listed in the manifest, exit status 4.",
+    )
     closed_only: bool = option("--closed-only", is_flag=True, help="Leave out the segment that is still being written.")
     replace_changed: bool = option(
         "--replace-changed", is_flag=True, help="With --incremental: export changed segments again."
@@ -175,6 +192,8 @@ def screen(
             beyond = f", {group_digits(tail)} beyond the log's end" if tail else ""
             rows_of_table = count(sum(file.rows for file in of_table), "row")
             yield files.line(table, f"{rows_of_table:>14} in {count(len(of_table), 'file')}{beyond}")
+    for skipped in manifest.skipped:
+        yield from _SCREEN.fitted("skipped", f"{skipped.name}: {skipped.error}")
     yield from _suppressed(manifest, plans, request)
     yield from _damaged(outcome)
     yield from Screen(indent=0).fitted("", _manifest_line(manifest, request, target))
@@ -261,9 +280,11 @@ class ExportRun:
         arguments: ExportArguments,
         progress: Progress,
         started: datetime,
+        skipped: "Sequence[SkippedStore]" = (),
     ) -> None:
         from rmqinspect.export.part import ExportSpec
 
+        self.skipped = list(skipped)
         self.plans, self.request, self.target = plans, request, target
         self.arguments, self.progress, self.started = arguments, progress, started
         self.jobs = count_jobs(arguments)
@@ -276,7 +297,17 @@ class ExportRun:
             for plan in plans
         }
         # Tasks of a cluster run in another working directory.
-        self.spec = ExportSpec(abspath(target.folder.path), secrets.token_hex(4), request, notes, selections)
+        # On object storage a record costs two requests a part: there only where it is asked for.
+        records = arguments.resume or not target.folder.is_remote
+        self.spec = ExportSpec(
+            abspath(target.folder.path),
+            secrets.token_hex(4),
+            request,
+            notes,
+            selections,
+            records=records,
+            resumes=arguments.resume,
+        )
         self.rows = 0
 
     def go(self) -> int:
@@ -288,8 +319,11 @@ class ExportRun:
             with _open_engine(self.arguments, self.jobs) as engine:
                 self.progress.remark(f"engine: {engine.description}")
                 self.target.begin()
-                outcome = run_export(self.plans, self.spec, engine, self._advance, self.jobs)
+                outcome = run_export(self.plans, self.spec, engine, self._advance, self.jobs, self._absent())
+                outcome.manifest.skipped = self.skipped
                 status = self._judge(outcome)
+                if outcome.taken_over:
+                    self.progress.remark(f"{count(outcome.taken_over, 'part')} of an interrupted export taken over")
                 if status == ExitStatus.NOTHING_FOUND:
                     self.target.abandon(self.spec.run)
                     return status
@@ -297,6 +331,8 @@ class ExportRun:
         except BaseException:
             self.progress.clear()
             self.target.abandon(self.spec.run)
+            if self.target.resumes:
+                self.progress.remark("what is finished stays: the same command goes on behind it")
             raise
         if not self.arguments.quiet:
             for line in screen(outcome, self.plans, self.spec.request, self.target, status):
@@ -318,6 +354,7 @@ class ExportRun:
             if not plan.store.segments and (empty := [table for table in self.request.tables if scans_log(table)]):
                 remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
             self._announce_earlier(plan)
+        self._announce_absent()
         need, free = estimate_size(self.plans), self.target.free
         if free is not None and need > free:
             raise Refused(
@@ -334,6 +371,21 @@ class ExportRun:
                 "--incremental only what is new" + least_time(size)
             )
         self._warn_of_many_files()
+
+    def _absent(self) -> "Manifest | None":
+        """Return what the earlier export has of stores that this one does not read."""
+        earlier, planned = self.target.earlier, {plan.store.name for plan in self.plans}
+        if earlier is None:
+            return None
+        stores = [store for store in earlier.stores if store.name not in planned]
+        names = {store.name for store in stores}
+        return replace(earlier, stores=stores, files=[file for file in earlier.files if file.store in names])
+
+    def _announce_absent(self) -> None:
+        absent, skipped = self._absent(), {store.name for store in self.skipped}
+        for store in absent.stores if absent is not None else ():
+            why = "" if store.name in skipped else "not given: "
+            self.progress.remark(f"{store.name}: {why}its rows of the earlier export stay")
 
     def _announce_earlier(self, plan: "StorePlan") -> None:
         if plan.known is None:
@@ -380,7 +432,8 @@ class ExportRun:
         earlier = self.target.earlier
         # Files of the earlier export may go although none is added.
         before = None if earlier is None else {file.name for file in earlier.files}
-        if outcome.nothing_new and before == {file.name for file in outcome.manifest.files}:
+        same = before == {file.name for file in outcome.manifest.files}
+        if outcome.nothing_new and same and earlier is not None and earlier.skipped == self.skipped:
             self.target.keep()
             return
         packages = ["pyarrow", *(["pyspark"] if engine.name == "spark" else [])]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,13 +15,11 @@ from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.lost import compare_with, exit_option, is_clean, save_command
 from rmqinspect.cli.options import (
     PATH,
-    DocumentOptions,
-    JobOptions,
+    DocumentsOptions,
+    FleetOptions,
     LookOptions,
-    RocksdbOptions,
-    SourceOptions,
-    TalkOptions,
     count_jobs,
+    given_stores,
     use_colour,
 )
 from rmqinspect.cli.parameters import option, release_option, takes
@@ -39,6 +38,10 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, group_digits
 
+if TYPE_CHECKING:
+    from rmqinspect.cli.fleet import Answer
+    from rmqinspect.fleet.given import Given
+
 STATUSES = {
     Verdict.SAFE: ExitStatus.DONE,
     Verdict.LOSES: ExitStatus.DAMAGE,
@@ -53,7 +56,7 @@ _COLOURS = {ExitStatus.DONE: "green", ExitStatus.DAMAGE: "red", ExitStatus.UNREA
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForecastArguments(DocumentOptions, LookOptions, SourceOptions, RocksdbOptions, JobOptions, TalkOptions):
+class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
     """What `forecast` is asked for."""
 
     broker_version: str | None = release_option()
@@ -111,19 +114,14 @@ def command(arguments: ForecastArguments) -> int:
       rmqinspect forecast STORE --explain
       rmqinspect forecast STORE --script -o start.sh
       rmqinspect forecast STORE -q && systemctl start rocketmq
+      rmqinspect forecast /mnt/*/store --stores-from more.txt
     """
-    from rmqinspect.rocksdb.databases import UNITS_NEEDED
-    from rmqinspect.rocksdb.unpack import unpacked
-    from rmqinspect.store.discover import open_store
-
-    store = open_store(arguments.paths, **arguments.opening)
+    given = given_stores(arguments)
+    if len(given) > 1:
+        return _tell_several(arguments, given)
+    store = given[0].open(**arguments.opening)
     refuse_early(arguments.output, store.paths)
-    # Most starts change no queue in RocksDB: then it is enough to know where they end.
-    with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
-        found = _forecast(whole, arguments)
-    if any(outcome.unknown == UNITS_NEEDED for outcome in found.outcomes):
-        with unpacked(store, arguments.unpacking) as whole:
-            found = _forecast(whole, arguments)
+    found = _told(store, arguments)
     found.replica = _compared(found, store, arguments)
     if arguments.script:
         from rmqinspect.cli.forecast_script import script
@@ -137,6 +135,20 @@ def command(arguments: ForecastArguments) -> int:
         with printed_to(arguments.output, store.paths):
             _print(found, store, arguments)
     return _status(found)
+
+
+def _told(store: "Store", arguments: ForecastArguments) -> "Forecast":
+    """Return what is told of a store."""
+    from rmqinspect.rocksdb.databases import UNITS_NEEDED
+    from rmqinspect.rocksdb.unpack import unpacked
+
+    # Most starts change no queue in RocksDB: then it is enough to know where they end.
+    with unpacked(store, replace(arguments.unpacking, ends_only=True)) as whole:
+        found = _forecast(whole, arguments)
+    if any(outcome.unknown == UNITS_NEEDED for outcome in found.outcomes):
+        with unpacked(store, arguments.unpacking) as whole:
+            found = _forecast(whole, arguments)
+    return found
 
 
 def _compared(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -> "InReplica | None":
@@ -158,6 +170,47 @@ def _status(forecast: "Forecast") -> ExitStatus:
     status = STATUSES[forecast.worst.verdict]
     # What could not be read may be what the start stumbles over.
     return ExitStatus.UNREADABLE if status is ExitStatus.DONE and forecast.unread else status
+
+
+# --- of several stores ---------------------------------------------------------------------------------
+
+
+def _tell_several(arguments: ForecastArguments, given: "list[Given]") -> ExitStatus:
+    import rmqinspect.forecast.versions
+    import rmqinspect.rocksdb.unpack
+    import rmqinspect.show.overview  # noqa: F401  once, before processes are forked
+    from rmqinspect.cli.fleet import (
+        ask_each,
+        evidence_of,
+        print_documents,
+        print_screen,
+        refuse_several,
+        status_of_all,
+    )
+
+    refuse_several(arguments, given, "script", "explain", "replica")
+    refuse_early(arguments.output, evidence := evidence_of(given))
+    answers = ask_each(arguments, given, _ask)
+    if not arguments.quiet or arguments.format or arguments.output:
+        with printed_to(arguments.output, evidence):
+            if (format_ := document_format(arguments)) != "table":
+                print_documents(answers, format_)
+            else:
+                colour = use_colour(arguments.color, arguments.output)
+                print_screen("forecast", arguments, given, answers, colour=colour)
+    return status_of_all(answers)
+
+
+def _ask(arguments: ForecastArguments, given: "Given") -> "Answer":
+    """Return what is told of one of several stores."""
+    from rmqinspect.cli.fleet import Answer
+    from rmqinspect.fleet.summary import row_of_forecast
+    from rmqinspect.forecast.document import document
+
+    store = given.open(**arguments.opening)
+    found = _told(store, arguments)
+    told = document(found, arguments.zone, partial(_saving, found, arguments))
+    return Answer(row_of_forecast(store.name, store, found, told), _status(found), told)
 
 
 # --- the walk -------------------------------------------------------------------------------------------
@@ -208,7 +261,7 @@ def _forecast(store: "Store", arguments: ForecastArguments) -> "Forecast":
 
 
 def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -> None:
-    if document_format(arguments) == "json":
+    if document_format(arguments) != "table":
         from rmqinspect.forecast.document import document
 
         saving = partial(_saving, forecast, arguments)

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from rmqinspect.cli.parameters import RemarkOptions, argument, complete_topics, option, parsed_by, table_parser
-from rmqinspect.text import escape, parse_size
+from rmqinspect.errors import Unreadable
+from rmqinspect.text import describe_size, escape, parse_size
 from rmqinspect.times import parse_time, parse_zone
 
 if TYPE_CHECKING:
+    from rmqinspect.fleet.given import Given
     from rmqinspect.rocksdb.unpack import Unpacking
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
@@ -119,7 +121,45 @@ class SourceOptions(ReadOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedSourceOptions(SourceOptions):
+class ManySourceOptions(SourceOptions):
+    """Stores that are read, given as words or in a list: `paths` has both."""
+
+    stores_from: str | None = option(
+        "--stores-from",
+        type=click.Path(dir_okay=False, readable=False, allow_dash=True),
+        metavar="FILE",
+        help="Read the stores in FILE, too (-: stdin): a STORE or NAME=STORE a line; # begins a comment.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.stores_from is not None:
+            object.__setattr__(self, "paths", (*self.paths, *_read_stores(self.stores_from)))
+            object.__setattr__(self, "stores_from", None)  # a copy of these options reads nothing again
+        super().__post_init__()
+
+
+def _read_stores(path: str) -> list[str]:
+    """Return what a list of stores names.
+
+    :raises Unreadable: it cannot be read.
+    :raises click.BadParameter: it is no such list.
+    """
+    from rmqinspect.fleet.given import MOST_LISTED, listed_stores
+
+    try:
+        with click.open_file(path, "rb") as file:
+            content = file.read(MOST_LISTED + 1)
+        if len(content) > MOST_LISTED:
+            raise ValueError(f"not a list of stores: more than {describe_size(MOST_LISTED)}")
+        return listed_stores(content)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise click.BadParameter(f"{escape(path)}: {error}", param_hint="--stores-from") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedSourceOptions(ManySourceOptions):
     """Stores that are read, such as the brokers of a cluster; each may be given a name."""
 
     paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
@@ -226,6 +266,18 @@ class DocumentOptions(FileOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DocumentsOptions(DocumentOptions):
+    """A screen for people, or a JSON document for each store."""
+
+    format: str | None = option(
+        "-f",
+        "--format",
+        type=click.Choice(("table", "json", "jsonl")),
+        help="Default: the suffix of the -o file, else table. jsonl: a document a line, also of several stores.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutputOptions(FileOptions):
     """Where rows go, and in which format."""
 
@@ -275,6 +327,11 @@ class VerdictOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FleetOptions(NamedSourceOptions, RocksdbOptions, JobOptions, TalkOptions):
+    """What a command is run with that reads stores side by side, and tells a line of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReadingOptions(RocksdbOptions, JobOptions, VerdictOptions, TalkOptions):
     """What a `Session` of a command is run with."""
 
@@ -320,6 +377,16 @@ def refuse_equal_names(names: Sequence[str], remedy: str = "") -> None:
     for name in names:
         if names.count(name) > 1:
             raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.{remedy}")
+
+
+def given_stores(options: NamedSourceOptions) -> "list[Given]":
+    """Return the stores that a command was given, each with its words; nothing is opened.
+
+    :raises BadOption: two have one name.
+    """
+    from rmqinspect.fleet.given import stores_of
+
+    return stores_of(options.paths)
 
 
 def open_named(options: NamedSourceOptions) -> "list[Store]":

@@ -22,6 +22,7 @@ import click
 from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.options import (
     DocumentOptions,
+    DocumentsOptions,
     LookOptions,
     ReadingOptions,
     SelectionOptions,
@@ -205,9 +206,10 @@ _LABEL = re.compile(r"\S.{0,12}?(?=  )")
 
 
 def document_format(options: DocumentOptions) -> str:
-    """Return table or json: -f, else the suffix of the -o file."""
-    is_json = os.path.splitext(options.output or "")[1].lower() == ".json"
-    return options.format or ("json" if is_json else "table")
+    """Return table or json, or jsonl where a command has it: -f, else the suffix of the -o file."""
+    known = ("json", "jsonl") if isinstance(options, DocumentsOptions) else ("json",)
+    suffix = os.path.splitext(options.output or "")[1].lower().removeprefix(".")
+    return options.format or (suffix if suffix in known else "table")
 
 
 def refuse_early(path: str | None, evidence: Sequence[str]) -> None:
@@ -247,9 +249,14 @@ def json_line(document: Mapping[str, Any]) -> str:
     return escape_json(json.dumps(document, ensure_ascii=False))
 
 
+def document_of(*, complete: bool = True, **parts: Any) -> dict[str, Any]:
+    """Return a JSON document: its head, then `parts`."""
+    return {"schema_version": 1, "tool": tool_name(), "complete": complete, **parts}
+
+
 def print_document(*, complete: bool = True, **parts: Any) -> None:
     """Print one JSON document in a line: its head, then `parts`."""
-    click.echo(json_line({"schema_version": 1, "tool": tool_name(), "complete": complete, **parts}))
+    click.echo(json_line(document_of(complete=complete, **parts)))
 
 
 def write_lines(out: "Out", *lines: str) -> None:

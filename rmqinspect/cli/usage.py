@@ -180,18 +180,18 @@ def _sink(format_: str, session: Session, arguments: UsageArguments) -> Iterator
     import pyarrow as pa
 
     from rmqinspect.output import View, open_writer
+    from rmqinspect.tables.table import with_store
     from rmqinspect.tables.usage import SCHEMA
 
     view = View(zone=arguments.zone, redacted=arguments.redact.words if arguments.redact else ())
     several = len(session.given) > 1
-    name = pa.field("store", pa.string(), metadata={"doc": "which of the stores given"})
-    schema = SCHEMA.insert(0, name) if several else SCHEMA
+    schema = with_store(SCHEMA) if several else SCHEMA
     with open_writer(format_, schema, arguments.output, view=view, evidence=session.evidence) as writer:
 
         def write(store: "Store", usage: "Usage", _: "Request") -> None:
             for batch in arguments.shown_rows(usage, arguments.limit):
                 names = pa.repeat(store.name, batch.num_rows)
-                writer.write(batch.add_column(0, name, names) if several else batch)
+                writer.write(batch.add_column(0, schema.field(0), names) if several else batch)
 
         yield write
         writer.complete = not session.unread

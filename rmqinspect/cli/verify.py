@@ -12,29 +12,28 @@ import hashlib
 import json
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 from click.core import ParameterSource
 
-from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
-    JobOptions,
+    FleetOptions,
     LookOptions,
     OutputOptions,
     RedactOptions,
-    RocksdbOptions,
-    SourceOptions,
-    TalkOptions,
     VerdictOptions,
     choose_format,
     count_jobs,
+    given_stores,
     use_colour,
 )
 from rmqinspect.cli.parameters import option, release_option, takes
@@ -42,26 +41,26 @@ from rmqinspect.cli.session import refuse_early, tell_broker, write_table
 from rmqinspect.cli.terminal import (
     LONG_READ,
     Progress,
-    Screen,
     interrupt_no_more,
     interrupted_once,
     least_time,
 )
+from rmqinspect.cli.verify_against import AgainstOptions, compare_with_report
 from rmqinspect.cli.verify_screen import SCREEN, Look, screen, verdict_line, where
 from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore
+from rmqinspect.fleet.given import Given
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
-from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown, without_secrets
 from rmqinspect.system.workers import read_bound
-from rmqinspect.text import count, describe_duration, describe_size, escape, group_digits
+from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
-from rmqinspect.verify.custody import ALGORITHM, Custody, CustodyChange, Record, Watch
+from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
 from rmqinspect.verify.findings import redact_findings, redact_rows
 from rmqinspect.verify.next_start import next_start, start_words
-from rmqinspect.verify.report import Report, read_record, read_report, report_of
+from rmqinspect.verify.report import Report, read_report, report_of
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import (
     can_verify,
@@ -72,6 +71,9 @@ from rmqinspect.verify.run import (
     verify_after,
     with_custody,
 )
+
+if TYPE_CHECKING:
+    from rmqinspect.cli.fleet import Answer
 
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {
@@ -117,19 +119,7 @@ class VerifyOutputOptions(OutputOptions, VerdictOptions, RedactOptions, LookOpti
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgainstOptions(VerdictOptions, SourceOptions, JobOptions, TalkOptions):
-    """The options that a comparison uses."""
-
-    against: str | None = option(
-        "--against",
-        type=click.Path(dir_okay=False),
-        metavar="REPORT",
-        help="Run no checks: compare all files with those in a report.",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyArguments(VerifyOutputOptions, AgainstOptions, RocksdbOptions):
+class VerifyArguments(VerifyOutputOptions, AgainstOptions, FleetOptions):
     """What `verify` is asked for."""
 
     level: str = option(
@@ -210,6 +200,7 @@ def command(arguments: VerifyArguments) -> int:
       rmqinspect verify STORE --against evidence.json
       rmqinspect verify --from evidence.json
       rmqinspect verify 00000000001073741824
+      rmqinspect verify /mnt/*/store --level quick
     """
     if arguments.from_report is not None:
         return print_written(arguments, arguments.from_report)
@@ -220,44 +211,52 @@ def command(arguments: VerifyArguments) -> int:
         return compare_with_report(arguments, arguments.against)
     if arguments.hash and not arguments.report:
         raise click.UsageError("--hash: the digests are written into the report, so --report FILE is needed.")
-    started = datetime.now(UTC)
-    format_, codes = choose_format(arguments), arguments.codes
+    format_ = choose_format(arguments)
+    given = given_stores(arguments)
+    if len(given) > 1:
+        return _tell_several(arguments, given, format_)
     with interrupted_once(), ExitStack() as copies:
         try:
-            given, watch = _open(arguments)
-            # At level quick no RocksDB database is read unless that is asked for; else all are.
-            databases = () if arguments.level == "quick" and not arguments.rocksdb else None
-            store = copies.enter_context(unpacked(given, arguments.unpacking, databases))
+            report, store = checked(arguments, given[0], copies)
         except KeyboardInterrupt:
             if not arguments.quiet:
                 told = "INCOMPLETE: nothing read, interrupted while the files were listed, at level"
                 line = SCREEN.line("VERDICT", f"{told} {arguments.level}")
                 click.echo(line, err=arguments.format not in (None, "table"))
             return ExitStatus.INTERRUPTED
-        options = VerifyOptions(
-            arguments.level, codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version
-        )
-        outcome, custody = _verify(store, watch, options, arguments)
-        if arguments.redact is not None:
-            outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
-        # The store may be a folder inside the path: print the path that was given.
-        name = name_of(arguments.paths, given)
-        words = [without_secrets(argument) for argument in sys.argv[1:]]
-        report = report_of(outcome, name, started, words, custody)
-        digest = _write_report(report, arguments.report, store.paths) if arguments.report else None
+        digest = write_report(as_object(report), arguments.report, store.paths) if arguments.report else None
     print_report(report, arguments.report or "", format_, arguments, evidence=store.paths)
     if arguments.report and digest and not arguments.quiet:
         click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
     return status_of_report(report, arguments.fail_on)
 
 
-def _open(arguments: VerifyArguments) -> tuple[Store, Watch | None]:
+def checked(arguments: VerifyArguments, given: Given, copies: ExitStack) -> tuple[Report, Store]:
+    """Return the report of a store, and the store; what is unpacked of its databases lasts as long as `copies`.
+
+    :raises KeyboardInterrupt: Ctrl-C, while the files were listed; later the report says how far the log was read.
+    """
+    started = datetime.now(UTC)
+    options = VerifyOptions(
+        arguments.level, arguments.codes, arguments.max_findings, count_jobs(arguments), arguments.broker_version
+    )
+    listed, watch = _open(arguments, given)
+    # At level quick no RocksDB database is read unless that is asked for; else all are.
+    databases = () if arguments.level == "quick" and not arguments.rocksdb else None
+    store = copies.enter_context(unpacked(listed, arguments.unpacking, databases))
+    outcome, custody = _verify(store, watch, options, arguments)
+    if arguments.redact is not None:
+        outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
+    # The store may be a folder inside the path: print the path that was given.
+    words = [without_secrets(argument) for argument in sys.argv[1:]]
+    return report_of(outcome, name_of(given.paths, listed), started, words, custody), store
+
+
+def _open(arguments: VerifyArguments, given: Given) -> tuple[Store, Watch | None]:
     """Return the store and, for a report, the inventory of its files, taken before any other is opened."""
-    store = open_store(arguments.paths, **arguments.opening)
+    store = given.open(**arguments.opening)
     if not can_verify(store):
-        raise NotAStore(
-            f"{name_of(arguments.paths, store)}: contains nothing to verify by itself: give the whole store"
-        )
+        raise NotAStore(f"{name_of(given.paths, store)}: contains nothing to verify by itself: give the whole store")
     for path in filter(None, (arguments.report, arguments.output)):
         refuse_early(path, store.paths)
     return store, Watch(store) if arguments.report else None
@@ -349,11 +348,11 @@ def _check_quickly(
     return outcome, False
 
 
-def _write_report(report: Report, path: str, evidence: Sequence[str]) -> str:
-    """Write the report and return its digest."""
+def write_report(report: Mapping[str, Any], path: str, evidence: Sequence[str]) -> str:
+    """Write the document of a report, or of several, and return its digest."""
     from rmqinspect.output import open_destination
 
-    raw = (json.dumps(as_object(report), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
+    raw = (json.dumps(report, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
     with open_destination(path, evidence) as out:
         out.write(raw)
     return hashlib.sha256(raw).hexdigest()
@@ -420,76 +419,43 @@ def status_of_report(report: Report, fail_on: str) -> ExitStatus:
     return ExitStatus.DONE
 
 
-_SCREEN = Screen(indent=9)
+# --- of several stores ----------------------------------------------------------------------------
 
 
-def compare_with_report(options: AgainstOptions, report: str) -> ExitStatus:
-    """Compare names, sizes and digests of all files with a report, print the differences, return the status."""
-    try:
-        record = read_record(report)
-    except ValueError as error:
-        raise click.BadParameter(escape(str(error)), param_hint="--against") from error
-    with interrupted_once():
-        try:
-            watch = Watch(open_store(options.paths, **options.opening))
-        except KeyboardInterrupt:
-            _print([], "INCOMPLETE: interrupted while the files were listed", quiet=options.quiet)
-            return ExitStatus.INTERRUPTED
-        now, interrupted = _take_digests(watch, record, options)
-    for line in (*now.unread, *(f"{change.file}: changed while it was read: {change.what}" for change in now.changed)):
-        click.echo(escape(line), err=True)
-    differences = record.differences(now)
-    words, failed = _result(record, now, differences), len(now.unread) + len(now.changed)
-    if interrupted:
-        read = f"{group_digits(len(now.digests))} of {count(len(record.comparable(watch.before)), 'file')}"
-        words = f"INCOMPLETE: interrupted, {read} read: {words}"
-    elif failed:
-        words = f"INCOMPLETE: {count(failed, 'place')} unreadable or changed meanwhile: {words}"
-    _print(differences, words, quiet=options.quiet)
-    if interrupted:
-        return ExitStatus.INTERRUPTED
-    return exit_status(options.fail_on, damaged=differences, unread=failed)
+def _tell_several(arguments: VerifyArguments, given: Sequence[Given], format_: str) -> ExitStatus:
+    """Verify stores side by side: a line for each, findings as one table, reports in one document."""
+    from rmqinspect.cli.fleet import ask_each, evidence_of, fleet_document, print_screen, status_of_all
+
+    evidence = evidence_of(given)
+    for path in filter(None, (arguments.report, arguments.output)):
+        refuse_early(path, evidence)
+    wants_rows = format_ != "table" or arguments.output is not None
+    answers = ask_each(arguments, given, partial(_ask, wants_rows))
+    digest = None
+    if arguments.report:
+        digest = write_report(fleet_document(answers), arguments.report, evidence)
+    if wants_rows:
+        from rmqinspect.verify.findings import SCHEMA_OF_STORES, row_batches_of_stores
+
+        complete = all(answer.status in (ExitStatus.DONE, ExitStatus.DAMAGE) for answer in answers)
+        rows = row_batches_of_stores((answer.row.store, answer.findings) for answer in answers)
+        write_table(format_, SCHEMA_OF_STORES, rows, arguments.output, arguments, complete=complete, evidence=evidence)
+    if not arguments.quiet:
+        colour = not wants_rows and use_colour(arguments.color)
+        print_screen("verify", arguments, given, answers, colour=colour, err=wants_rows)
+        if arguments.report and digest:
+            click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
+    return status_of_all(answers)
 
 
-def _print(differences: list[CustodyChange], words: str, *, quiet: bool) -> None:
-    if quiet:
-        return
-    for change in differences:
-        for line in _SCREEN.rows(change.kind, f"{change.file}: {change.what}"):
-            click.echo(line)
-    click.echo(escape(words))
+def _ask(wants_rows: bool, arguments: VerifyArguments, given: Given) -> "Answer":
+    """Return what is told of one of several stores."""
+    from rmqinspect.cli.fleet import Answer
+    from rmqinspect.fleet.summary import row_of_report
 
-
-def _take_digests(watch: Watch, record: Record, options: AgainstOptions) -> tuple[Custody, bool]:
-    """Return the state of the files now, and whether Ctrl-C came before all digests were taken."""
-    names = record.comparable(watch.before)
-    size = sum(watch.before.exhibits[name].file.size for name in names)
-    interrupted = False
-    with Progress(size, options.progress, quiet=options.quiet) as progress:
-        if size > LONG_READ:
-            words = f"{count(len(names), 'file')}, {describe_size(size)} to read: their digests are compared"
-            progress.remark(f"{words}{least_time(size)}. A report without digests is compared by sizes and times alone")
-        try:
-            watch.take_digests(names, count_jobs(options)).wait(progress)
-        except KeyboardInterrupt:
-            interrupted = True
-        interrupt_no_more()
-        return watch.conclude(), interrupted
-
-
-def _result(record: Record, now: Custody, differences: list[CustodyChange]) -> str:
-    """Return the last line: equal or different, from how many files, recorded when."""
-    files, moment = count(len(record.files), "file"), record.run.ended.split(".")[0].rstrip("Z") + "Z"
-    if differences:
-        kinds = Counter(change.kind for change in differences)
-        numbers = ", ".join(f"{group_digits(number)} {kind}" for kind, number in sorted(kinds.items()))
-        return f"DIFFERENT from the {files} recorded on {moment}: {numbers}"
-    words = f"{files} as recorded on {moment}: same names, sizes"
-    if record.undigested == len(record.files):
-        return f"{words}, times; no digests to compare"
-    words += ", sha256"
-    if record.undigested:
-        words += f"; {group_digits(record.undigested)} without a digest: same times"
-    elif touched := record.touched(now.inventory):
-        words += f"; {group_digits(touched)} with another time"
-    return words
+    with ExitStack() as copies:
+        report, store = checked(arguments, given, copies)
+    told = as_object(report)
+    row = row_of_report(str(given.name), store, told)
+    status = status_of_report(report, arguments.fail_on)
+    return Answer(row, status, told if arguments.report else None, report.findings if wants_rows else ())

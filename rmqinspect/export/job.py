@@ -20,7 +20,7 @@ The results of one store's parts, added up, and the tables that are computed fro
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -45,6 +45,7 @@ from rmqinspect.export.part import (
 from rmqinspect.export.plan import StorePlan
 from rmqinspect.export.queue_checksums import QueueSums, UnitFacts, compare_units
 from rmqinspect.export.request import FINDINGS, LOG_TABLES, MESSAGES, LogPart, numbered_name
+from rmqinspect.export.resume import finished_parts, write_recorded
 from rmqinspect.store.model import Store
 from rmqinspect.system.filesystem import Files, files_below, stat
 from rmqinspect.system.uri import is_below, realpath, shown
@@ -248,7 +249,7 @@ def local_engine(jobs: int) -> Engine:
     """Return the engine that runs the parts in threads of this process; no JVM."""
 
     def run(parts: Sequence[Part], spec: ExportSpec) -> Generator[PartRead, None, None]:
-        return run_ordered(partial(write_part, spec=spec), parts, jobs)
+        return run_ordered(partial(write_recorded, spec=spec), parts, jobs)
 
     return Engine("local", count(jobs, "thread"), run)
 
@@ -261,6 +262,7 @@ class ExportResult:
     results: list[StoreResult]
     names: dict[str, str]  # name of each new file → name it was written under
     topics: set[str]  # seen by a topic filter
+    taken_over: int = 0  # parts that an interrupted run had finished
 
     @property
     def nothing_new(self) -> bool:
@@ -274,9 +276,11 @@ def run_export(
     engine: Engine,
     progress: Callable[[int, int], None] = lambda size, rows: None,
     jobs: int = 1,
+    absent: Manifest | None = None,
 ) -> ExportResult:
     """Write all parts, then the tables that are computed from them. Commits nothing.
 
+    `absent` has the stores of an earlier export that are not planned, and their files: they stay as they are.
     `progress` gets the bytes of log read and the rows written since the last call; `jobs` is the number of threads
     for work that does not go through the engine.
     """
@@ -285,7 +289,9 @@ def run_export(
     parts: list[Part] = []
     for plan in plans:
         parts += [*plan.parts, *plan.side_parts]
-    with closing(engine.run(parts, spec)) as reads:
+    finished = finished_parts(parts, spec) if spec.resumes else {}
+    result.taken_over = len(finished)
+    with closing(_with_finished(parts, finished, partial(engine.run, spec=spec))) as reads:
         for read in _rewrite_where_entries_differ(reads, partial(write_part, spec=spec)):
             store = stores[read.part.store]
             if isinstance(read, LogPartRead):
@@ -304,12 +310,26 @@ def run_export(
         result.names.update({file.name: file.written_as for file in made})
         result.manifest.files += [*store.plan.kept, *store.files]
         result.manifest.stores.append(store.as_store())
+    if absent is not None:
+        result.manifest.files += absent.files
+        result.manifest.stores += absent.stores
     if FINDINGS in spec.request.tables:
         counted = [store.findings for store in result.results if store.findings is not None]
         result.manifest.findings = {
             severity: sum(found[severity] for found in counted) for severity in ("error", "warning", "info")
         }
     return result
+
+
+def _with_finished(
+    parts: Sequence[Part],
+    finished: Mapping[int, PartRead],
+    run: Callable[[Sequence[Part]], Generator[PartRead, None, None]],
+) -> Generator[PartRead, None, None]:
+    """Yield the results in the order of the parts; only those that are not finished are run."""
+    with closing(run([part for number, part in enumerate(parts) if number not in finished])) as reads:
+        for number in range(len(parts)):
+            yield finished[number] if number in finished else next(reads)
 
 
 def _not_read(plan: StorePlan, spec: ExportSpec) -> list[str]:

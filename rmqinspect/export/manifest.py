@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.output import SCHEMA_VERSION
@@ -89,6 +89,18 @@ class ExportedStore:
         }
 
 
+class SkippedStore(NamedTuple):
+    """A store that was given and could not be read, with --skip-unreadable."""
+
+    name: str
+    paths: Sequence[str]
+    error: str
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the store's entry in the manifest."""
+        return {"name": self.name, "paths": list(map(shown, self.paths)), "error": self.error}
+
+
 @dataclass(slots=True)
 class Manifest:
     """The content of `_manifest.json`."""
@@ -98,11 +110,12 @@ class Manifest:
     stores: list[ExportedStore] = field(default_factory=list)
     findings: dict[str, int] | None = None  # by severity; None without the table `findings`
     run: dict[str, Any] = field(default_factory=dict)
+    skipped: list[SkippedStore] = field(default_factory=list)  # of the newest run
 
     @property
     def complete(self) -> bool:
         """Whether everything requested could be read."""
-        return not any(store.unread for store in self.stores)
+        return not self.skipped and not any(store.unread for store in self.stores)
 
     def rows(self, table: str) -> int:
         """Return the number of rows of a table."""
@@ -122,6 +135,7 @@ class Manifest:
             "tables": tables,
             "findings": self.findings,
             "stores": [store.as_document() for store in self.stores],
+            "skipped": [store.as_document() for store in self.skipped],
             "run": self.run,
         }
         return json.dumps(document, indent=1, ensure_ascii=True).encode() + b"\n"
@@ -145,6 +159,7 @@ def read_manifest(raw: bytes, where: str) -> Manifest:
             [_read_store(entry) for entry in document["stores"]],
             document["findings"],
             document["run"],
+            [_read_skipped(entry) for entry in document.get("skipped", ())],
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{where}: is not the manifest of an export: {error}") from error
@@ -203,6 +218,11 @@ def _read_store(entry: dict[str, Any]) -> ExportedStore:
         list(map(str, entry["unread"])),
         entry["writer"],
     )
+
+
+def _read_skipped(entry: dict[str, Any]) -> SkippedStore:
+    _check_types(entry, {"name": str, "paths": list, "error": str})
+    return SkippedStore(entry["name"], tuple(map(str, entry["paths"])), entry["error"])
 
 
 # --- fingerprints ---------------------------------------------------------------------------------

@@ -42,8 +42,9 @@ from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import MessageRows
 from rmqinspect.tables.read_log import LogSplitRead, Reading, read_split
+from rmqinspect.tables.record_columns import as_text_bodies, with_text_bodies
 from rmqinspect.tables.splits import TableSplit, split_rows
-from rmqinspect.tables.table import TIMESTAMP, Request, column
+from rmqinspect.tables.table import TIMESTAMP, Request, column, with_store
 from rmqinspect.tables.usage import UsageFold
 from rmqinspect.verify.findings import SCHEMA as FINDINGS_SCHEMA
 
@@ -106,6 +107,8 @@ class ExportSpec:
     request: ExportRequest
     notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by store: metadata for its files
     selections: Mapping[str, Selection] = field(default_factory=dict)  # by store, where the times differ: `last-5m`
+    records: bool = False  # whether parts leave a record for a later run (export/resume)
+    resumes: bool = False  # whether records of an earlier run count
 
     def selection(self, store: str) -> Selection:
         """Return the filters for a store."""
@@ -161,16 +164,14 @@ class SidePartRead:
 PartRead = LogPartRead | SidePartRead
 
 
-def with_store(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with `store` as its first column, as in all files of an export."""
-    return schema.insert(0, pa.field("store", pa.string(), metadata={"doc": "which of the stores, by name or folder"}))
-
-
 def schema_of(table: str, request: ExportRequest) -> pa.Schema:
     """Return the schema of the files of a table."""
     if table == FINDINGS:
         return with_store(FINDINGS_SCHEMA)
-    return with_store(KAFKA if table == MESSAGES and request.schema == "kafka" else TABLES[table].schema)
+    if table == MESSAGES and request.schema == "kafka":
+        return with_store(KAFKA)
+    whole = with_store(TABLES[table].schema)
+    return with_text_bodies(whole) if request.text_bodies else whole
 
 
 def write_part(part: Part, spec: ExportSpec) -> PartRead:
@@ -316,6 +317,8 @@ class PartWriter:
             rows = request.redaction.mask(rows)
         if self._table == MESSAGES and request.schema == "kafka":
             rows = as_kafka(rows)
+        if request.text_bodies:
+            rows = as_text_bodies(rows)
         store = pa.repeat(pa.scalar(self._store), rows.num_rows)
         return pa.RecordBatch.from_arrays([store, *rows.columns], schema=self._schema)
 

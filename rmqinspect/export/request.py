@@ -54,6 +54,7 @@ class ExportRequest:
     selection: Selection = field(default_factory=Selection)
     redaction: Redaction | None = None
     raw_body: bool = False
+    text_bodies: bool = False  # the column `body` as text
     max_body: int = 64 << 20
     closed_only: bool = False
     relative: tuple[tuple[str, str], ...] = ()  # since and until as given, where they are relative: `-2h`, `last-5m`
@@ -65,14 +66,15 @@ class ExportRequest:
             "file_size": self.file_size,
             "schema": self.schema,
             "partition_by": list(self.partition_by),
-            "filters": _filters(self.selection) | dict(self.relative),
+            "filters": filters(self.selection) | dict(self.relative),
             "redacted": _redacted(self.redaction),
             "raw_body": self.raw_body,
+            **({"body": "text"} if self.text_bodies else {}),
             "max_body": self.max_body,
         }
 
 
-def _filters(selection: Selection) -> dict[str, Any]:
+def filters(selection: Selection) -> dict[str, Any]:
     """Return the filters in use, by name."""
     plain = Selection()
     # `in_queues` follows from `queue_offsets`, `unconsumed_in` from `unconsumed` and the store, `lost` from

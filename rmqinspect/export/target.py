@@ -17,7 +17,8 @@ Invariants:
 - Between commit 1 and 5 there is no `_SUCCESS`, so an interrupted commit is an unfinished export and never a mixture
   that looks complete. SIGINT, SIGHUP and SIGTERM wait for the end of the commit.
 - Only names that an export makes are ever deleted; a folder with any other file is refused.
-- `abandon` removes what this run wrote and did not commit, and nothing that was there before.
+- `abandon` removes what this run wrote and did not commit, and nothing that was there before; with --resume it leaves
+  all of it to the next run (export/resume).
 - A folder where another run has committed since the claim is refused, by the presence of its manifest. Two runs that
   write at the same time are not told apart otherwise.
 """
@@ -41,22 +42,26 @@ FRESH, OVERWRITE, INCREMENTAL = "fresh", "overwrite", "incremental"
 
 _FOLDERS = (*TABLES, FINDINGS)
 
+_UNFINISHED_EXPORT = "an unfinished export exists: --resume goes on with it, --overwrite replaces it"
+
 # File names that only exports make: parts, complete or left by a killed run, and the two marker files.
 _PART = re.compile(r"\.?[^/]*-(\d{20}-\d{20}|\d{5})\.parquet(\.[0-9a-f]+\.[0-9a-f]+\.part)?")
-_UNFINISHED = re.compile(r".*\.parquet\.[0-9a-f]+\.[0-9a-f]+\.part|.*\._(manifest\.json|SUCCESS)\.[0-9a-f]+\.part")
+_UNFINISHED = re.compile(
+    r".*\.parquet\.[0-9a-f]+\.[0-9a-f]+\.(part|done)|.*\._(manifest\.json|SUCCESS)\.[0-9a-f]+\.part"
+)
 
 
 class Target:
     """The folder of one export."""
 
-    def __init__(self, path: str, mode: str, evidence: Sequence[str]) -> None:
+    def __init__(self, path: str, mode: str, evidence: Sequence[str], *, resumes: bool = False) -> None:
         """Claim a folder: new, empty, or with an earlier export that `mode` may replace or extend.
 
-        `evidence` are the paths of the stores.
+        `evidence` are the paths of the stores. With `resumes` it may be unfinished, and `abandon` leaves it so.
 
         :raises Refused: the folder holds something else, or lies inside a store.
         """
-        self.path, self.mode = path, mode
+        self.path, self.mode, self.resumes = path, mode, resumes
         self.folder: Folder = open_folder(path)
         refuse_inside(self.folder.path, evidence)
         if not self.folder.is_remote and self.folder.exists() and not os.path.isdir(self.folder.path):
@@ -74,12 +79,12 @@ class Target:
         if foreign:
             raise Refused(f"{where}: contains {foreign[0]}, which no export wrote: refused")
         complete = SUCCESS in self._before and MANIFEST in self._before
-        if self._before and self.mode == FRESH:
+        if self._before and self.mode == FRESH and not (self.resumes and SUCCESS not in self._before):
             what = "an export exists: --overwrite replaces it, --incremental adds what is new"
-            raise Refused(f"{where}: {what if complete else 'an unfinished export exists: --overwrite replaces it'}")
+            raise Refused(f"{where}: {what if complete else _UNFINISHED_EXPORT}")
         if self.mode == INCREMENTAL and self._before:
             if not complete:
-                raise Refused(f"{where}: an unfinished export exists: --overwrite replaces it")
+                raise Refused(f"{where}: {_UNFINISHED_EXPORT}")
             self.earlier = read_manifest(self.folder.read(MANIFEST), f"{where}/{MANIFEST}")
 
     @property
@@ -130,7 +135,7 @@ class Target:
 
     def abandon(self, run: str) -> None:
         """Delete what a run has written and not committed; earlier files, and those of other runs, stay."""
-        if self._is_settled:
+        if self._is_settled or self.resumes:
             return
         with suppress(RmqinspectError):
             names = set(self.folder.names())

@@ -281,6 +281,7 @@ class Forecast:
     unread: list[str] = field(default_factory=list)  # what the system refused to read
     replica: InReplica | None = None  # what another store has of what the worst outcome loses
     other_writer: str = ""  # what it means that no release of RocketMQ wrote the store
+    writer: str = ""  # who wrote it, by its content: releases, or another program; "" where the release was given
 
     @property
     def worst(self) -> Outcome:

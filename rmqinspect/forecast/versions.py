@@ -140,7 +140,7 @@ class Forecaster:
         if self._holder is not None and not request.as_copied:
             return
         self._evidence = Evidence(store, request.jobs, request.progress, request.announce)
-        self._releases, self._version_from, self._other = _releases(store, self._evidence, request)
+        self._releases, self._version_from, self._other, self._writer = _releases(store, self._evidence, request)
         clean = not self._evidence.has_abort if request.clean_exit is None else request.clean_exit
         self._evidence.other_writer = self._other is not None
         self._teller = Teller(self._evidence, request)
@@ -164,7 +164,7 @@ class Forecaster:
             more = self._teller.begin(self._eras[first : first + _TOGETHER], clean=self._clean)
             outcomes += self._teller.end(more)
         merged = list(_merged(outcomes, self._releases))
-        found = Forecast(merged, version_from=self._version_from, unread=evidence.unread)
+        found = Forecast(merged, version_from=self._version_from, unread=evidence.unread, writer=self._writer)
         found.unread.extend(self._lock_unread)
         for outcome in found.outcomes if self._holder is not None else ():
             outcome.lock_holder = self._holder
@@ -207,14 +207,17 @@ def _of_running(holder: int) -> Forecast:
 
 def _releases(
     store: Store, evidence: Evidence, request: ForecastRequest
-) -> tuple[Sequence[str], str, OtherWriter | None]:
-    """Return the releases, why these, and who else wrote the store: of given ones only by the names of its files."""
+) -> tuple[Sequence[str], str, OtherWriter | None, str]:
+    """Return the releases, why these, who else wrote the store, and who wrote it.
+
+    Of given releases the third is told by the names of its files alone, and the fourth is empty.
+    """
     if request.all_versions:
-        return RELEASES, "all", other_writer(names_in(store))
+        return RELEASES, "all", other_writer(names_in(store)), ""
     if request.release is not None:
-        return (request.release,), "given", other_writer(names_in(store))
+        return (request.release,), "given", other_writer(names_in(store)), ""
     found = estimate(gather(store, *evidence.samples, []))
-    return found.releases, ", ".join(found.clues), found.other
+    return found.releases, ", ".join(found.clues), found.other, str(found.other or found)
 
 
 def _one_of_each_era(releases: Sequence[str]) -> Iterable[str]:

@@ -9,6 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rmqinspect.output import spark_schema
 from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_batch
 from rmqinspect.version import tool_name
 
@@ -129,9 +130,10 @@ class ParquetFile(Writer):
     def _file(self) -> pq.ParquetWriter:
         """The file, opened with its first row group."""
         leaves = [leaf for field in self.schema for leaf in _leaves(field.name, field.type)]
+        schema = _with_version(self.schema, self.view)
         return pq.ParquetWriter(
             pa.PythonFile(self.out, mode="w"),
-            _with_version(self.schema, self.view),
+            schema.with_metadata({**schema.metadata, spark_schema.KEY: spark_schema.spark_schema(self.schema)}),
             compression="zstd",
             compression_level=1,
             use_dictionary=[path for path, type_ in leaves if _repeats(path, type_)],

@@ -173,7 +173,7 @@ def overview(store: Store) -> Overview:
         total_bytes=sum(file.size for file in store.files),
         layout=_layout(store),
         features=_features(store),
-        stop=_stop(store, unread),
+        stop=how_stopped(store, unread),
         log=_log_facts(store, end, unread),
         versions=estimate(gather(store, first, last, unread)),
         checkpoint=checkpoint if store.checkpoint else None,
@@ -251,7 +251,8 @@ def _features(store: Store) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stop(store: Store, unread: list[str]) -> Stop:
+def how_stopped(store: Store, unread: list[str]) -> Stop:
+    """Return how the last broker on a store ended; what could not be read is added to `unread`."""
     aborts, holder = store.of_kind("abort"), lock_holder(store)
     text = b"".join(_read(file, 20, unread) for file in aborts[:1])
     pid = int(text) if text.isdigit() and text.isascii() else None

@@ -30,7 +30,8 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.job import Engine
-from rmqinspect.export.part import ExportSpec, Part, PartRead, write_part
+from rmqinspect.export.part import ExportSpec, Part, PartRead
+from rmqinspect.export.resume import write_recorded
 from rmqinspect.spark.jvm_errors import first_line
 
 Answers = Generator[tuple[int, bytes], None, None]  # number of a part, pickled result
@@ -80,7 +81,7 @@ def _in_order(
 def _write_and_pickle(part: Part, spec: ExportSpec) -> bytes:
     """Write a part; return the pickled result, or the pickled error if it is one of ours."""
     try:
-        result: PartRead | RmqinspectError = write_part(part, spec)
+        result: PartRead | RmqinspectError = write_recorded(part, spec)
     except RmqinspectError as error:
         result = error
     return pickle.dumps(result, protocol=5)

@@ -39,17 +39,17 @@ from rmqinspect.tables.filters import (
     parse_range,
 )
 from rmqinspect.tables.lost_records import AskedStart
+from rmqinspect.tables.record_columns import with_text_bodies
 from rmqinspect.tables.redact import Redaction, parse_redaction
 from rmqinspect.tables.sources import last_store_time
 from rmqinspect.tables.splits import Origin, name_store
+from rmqinspect.tables.table import with_store
 from rmqinspect.text import parse_size
 from rmqinspect.times import parse_time, parse_zone
 from rmqinspect.verify import findings
 from rmqinspect.verify.codes import DEFAULT_LEVEL, LEVELS
 
 SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}
-
-STORE = pa.field("store", pa.string(), metadata={"doc": "which of the stores given"})
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("broker_version", _one_of(*RELEASES), "Of `lost_at_start`: whose rules apply. Default: estimated."),
     Option("exit", _one_of("clean", "unclean"), "Of `lost_at_start`: the last stop. Default: by the file `abort`."),
     Option("raw_body", _parse_flag, "Bodies as stored, not decompressed.", "false"),
+    Option("body", _one_of("bytes", "text"), "`text`: the column `body` as text, null where it is not UTF-8.", "bytes"),
     Option("max_body", parse_size, "Larger bodies stay compressed.", "64MiB"),
     Option(
         "redact", parse_redaction, "Mask `body,keys,tags,properties,hosts`; `keys=hash:KEYFILE` writes keyed hashes."
@@ -176,6 +177,7 @@ class Settings:
     until: str | None
     zone: str
     raw_body: bool
+    text_bodies: bool
     max_body: int
     redaction: Redaction | None
     split_size: int | None
@@ -186,12 +188,13 @@ class Settings:
     @property
     def schema(self) -> pa.Schema:
         """The schema of the rows, without documentation."""
-        whole = _with_store(self.table)
-        return pa.schema([pa.field(name, whole.field(name).type) for name in self.columns])
+        return pa.schema([field.remove_metadata() for field in self.documented()])
 
     def documented(self) -> list[pa.Field]:
         """Return the columns with their documentation."""
-        whole = _with_store(self.table)
+        whole = with_store(SCHEMAS[self.table])
+        if self.text_bodies:
+            whole = with_text_bodies(whole)
         return [whole.field(name) for name in self.columns]
 
     def times(self, store: Store | None, now: datetime) -> tuple[int | None, int | None]:
@@ -229,6 +232,7 @@ def read_options(options: Mapping[str, str]) -> Settings:
         zone=values["tz"],
         redaction=values["redact"],
         failfast=values["mode"] == "FAILFAST",
+        text_bodies=values["body"] == "text",
         **{name: values[name] for name in _AS_GIVEN},
     )
     since, until = settings.times(None, datetime.now(UTC))
@@ -250,10 +254,6 @@ def _start(values: Mapping[str, Any]) -> AskedStart | None:
         if values[name] is not None:
             raise BadOption(f"option {name} belongs to lost_at_start")
     return None
-
-
-def _with_store(table: str) -> pa.Schema:
-    return SCHEMAS[table].insert(0, STORE)
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
@@ -304,7 +304,7 @@ def _as_list(text: str) -> list[str] | None:
 
 
 def _columns(table: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    there = _with_store(table).names
+    there = with_store(SCHEMAS[table]).names
     if names == ("all",):
         return tuple(there)
     unknown = [name for name in names if name not in there]

@@ -1,15 +1,16 @@
 """The tables as a Spark data source: `spark.read.format("rocketmq").option("table", …).load([path, …])`.
 
-A partition is a split of a table: paths and numbers. Its task opens the files itself and yields record batches with
-the table's fixed schema, `store` first. The rows are those of `rmqinspect decode`, wherever the splits begin and end.
+A partition is a split of a table, or some small stores: paths and numbers. Its task opens the files itself and yields
+record batches with the table's fixed schema, `store` first. The rows are those of `rmqinspect decode`, wherever the
+splits begin and end.
 """
 
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -22,15 +23,16 @@ from rmqinspect.errors import BadOption, DamageFound, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.forecast.lost_records import lost_at_start, with_lost
 from rmqinspect.rocksdb.unpack import unpacked, with_unread_databases
-from rmqinspect.spark.options import SCHEMAS, STORE, Hints, Settings, read_options
+from rmqinspect.spark.options import SCHEMAS, Hints, Settings, read_options
+from rmqinspect.spark.planning import Named, SplitTask, StoresTask, side_by_side, tasks_of
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Range, Selection
-from rmqinspect.tables.lost_records import LostRecords
+from rmqinspect.tables.record_columns import as_text_bodies
 from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.table import STORE, Request
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast
 
@@ -77,6 +79,9 @@ class RocketMQDataSource(DataSource):
         return _NoStream()
 
 
+_WHOLE = 1 << 62  # bytes: no file is cut
+
+
 class _NoStream(DataSourceStreamReader):
     """What pyspark asks for the beginning of a stream; where there is no reader it fails in its own code."""
 
@@ -92,17 +97,6 @@ class _NoStream(DataSourceStreamReader):
         raise BadOption(NO_STREAM)
 
 
-@dataclass(frozen=True)
-class Partition(InputPartition):
-    """The work of one task: a split of a table of one store, and the bounds of time."""
-
-    store: str
-    split: TableSplit
-    since: int | None
-    until: int | None
-    lost: LostRecords | None = None  # what the next start gives up, if that is asked for
-
-
 class Reader(DataSourceReader):
     """Plans the partitions of a load in the driver; reads one partition per task."""
 
@@ -111,27 +105,34 @@ class Reader(DataSourceReader):
         self.hints = Hints()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Cut all stores into splits.
+        """Cut all stores into splits, but for small ones of many (rmqinspect.spark.planning).
 
         :raises NotAStore: a path holds no part of a store.
         :raises Unreadable: a path or a queue file cannot be read.
         """
-        now = datetime.now(UTC)
-        stores = [(name, origin, origin.open()) for name, origin in self.settings.stores]
-        sizes = [segment.size for _, _, store in stores for segment in store.segments]
-        split_size = self.settings.split_size or default_split_size(sizes, os.cpu_count() or 1)
-        partitions: list[InputPartition] = []
-        for given, origin, store in stores:
-            name = given or store.name
-            self._report_oddities(with_unread_databases(store, origin.unpacking, databases_of(self.settings.table)))
-            if self.hints.stores is not None and name not in self.hints.stores:
-                continue
-            since, until = self.settings.times(store, now)
-            selection = self._of_store(store, origin)
-            for split in self._splits(store, origin, split_size, selection.offsets):
-                partitions.append(Partition(name, split, since, until, selection.lost))
+        now, named = datetime.now(UTC), self.hints.stores
+        # Only of a broker.conf without a path the name is not known yet.
+        stores = [store for store in self.settings.stores if named is None or store[0] in ("", *named)]
+        tasks = list(tasks_of(stores, now, self.settings.split_size, partial(self._cut, now)))
         # Without partitions Spark would read one that is None.
-        return partitions or [Partition("", TableSplit("", Origin(())), None, None)]
+        return tasks or [StoresTask((), now)]
+
+    def _cut(self, now: datetime, stores: Sequence[Named]) -> Iterator[list[SplitTask]]:
+        """Open stores, and yield the splits of each."""
+        opened = side_by_side(lambda store: store[1].open(), stores)
+        sizes = [segment.size for store in opened for segment in store.segments]
+        split_size = self.settings.split_size or default_split_size(sizes, os.cpu_count() or 1)
+        for (name, origin), store in zip(stores, opened, strict=True):
+            name = name or store.name
+            wanted = self.hints.stores is None or name in self.hints.stores
+            yield self._splits_of(name, store, origin, split_size, now) if wanted else []
+
+    def _splits_of(self, name: str, store: Store, origin: Origin, split_size: int, now: datetime) -> list[SplitTask]:
+        self._report_oddities(with_unread_databases(store, origin.unpacking, databases_of(self.settings.table)))
+        since, until = self.settings.times(store, now)
+        selection = self._of_store(store, origin)
+        splits = self._splits(store, origin, split_size, selection.offsets)
+        return [SplitTask(name, split, since, until, selection.lost) for split in splits]
 
     def _of_store(self, store: Store, origin: Origin) -> Selection:
         """Return the filters for a store, with what its next start gives up, if that is asked for."""
@@ -169,20 +170,26 @@ class Reader(DataSourceReader):
         :raises DamageFound: damage, in mode FAILFAST.
         :raises Unreadable: a file cannot be opened or, in mode FAILFAST, not be read completely.
         """
-        assert isinstance(partition, Partition)
-        if not partition.split.table:
+        if isinstance(partition, SplitTask):
+            yield from self._rows_of(partition)
             return
-        times = replace(self.settings.selection, since=partition.since, until=partition.until)
-        if partition.lost is not None:
-            times = with_lost(times, partition.lost)
+        assert isinstance(partition, StoresTask)
+        for name, origin in partition.stores:
+            for split in self._splits_of(name, origin.open(), origin, _WHOLE, partition.now):
+                yield from self._rows_of(split)
+
+    def _rows_of(self, task: SplitTask) -> Iterator[pa.RecordBatch]:
+        times = replace(self.settings.selection, since=task.since, until=task.until)
+        if task.lost is not None:
+            times = with_lost(times, task.lost)
         selections = [times, self.hints.selection]
-        strict = _Strictness(partition.store, times.offsets) if self.settings.failfast else None
-        for batch in self._batches(partition.split, selections, strict):
+        strict = _Strictness(task.store, times.offsets) if self.settings.failfast else None
+        for batch in self._batches(task.split, selections, strict):
             rows = reduce(lambda rows, selection: selection.select_rows(rows), selections, batch)
             if strict is not None:
                 strict.check(rows)
             if rows.num_rows:
-                yield self._shape(rows, partition.store)
+                yield self._shape(rows, task.store)
 
     def _batches(
         self, split: TableSplit, selections: list[Selection], strict: "_Strictness | None"
@@ -216,6 +223,8 @@ class Reader(DataSourceReader):
         rows = rows.select(columns)
         if self.settings.redaction is not None:
             rows = self.settings.redaction.mask(rows)
+        if self.settings.text_bodies:
+            rows = as_text_bodies(rows)
         return pa.RecordBatch.from_arrays(rows.columns, schema=self.settings.schema)
 
 
@@ -272,4 +281,4 @@ def _describe(rows: pa.RecordBatch, column: str) -> str:
 
 def _spark_field(field: pa.Field) -> StructField:
     comment: dict[str, Any] = {"comment": (field.metadata or {}).get(b"doc", b"").decode()}
-    return StructField(field.name, from_arrow_type(field.type), True, comment)
+    return StructField(field.name, from_arrow_type(field.type), field.nullable, comment)

@@ -33,9 +33,14 @@ from rmqinspect.times import millis_to_micros
 
 GAPS = pa.schema(
     [
-        column("start", pa.int64(), "physical offset of the first byte"),
-        column("end", pa.int64(), "physical offset after the last byte"),
-        column("kind", pa.string(), "filler (blank record and what it covers), zeros, unknown, missing (no file)"),
+        column("start", pa.int64(), "physical offset of the first byte", filled=True),
+        column("end", pa.int64(), "physical offset after the last byte", filled=True),
+        column(
+            "kind",
+            pa.string(),
+            "filler (blank record and what it covers), zeros, unknown, missing (no file)",
+            filled=True,
+        ),
         column("reason", pa.string(), "why the chain of records broke here; null where nothing is wrong"),
         column("witnesses", pa.int64(), "queue units that point into it: how many messages it held at least"),
     ]

@@ -61,12 +61,12 @@ from rmqinspect.times import END_MILLI, millis_to_micros
 QUEUE_UNITS_SCHEMA = pa.schema(
     [
         column("topic", pa.string(), "topic, from the folder"),
-        column("queue_id", pa.int32(), "queue, from the folder"),
-        column("queue_offset", pa.int64(), "number of the unit; batch queue: of its first message"),
-        column("message_count", pa.int32(), "messages the unit stands for: 1; batch queue: as stored"),
-        column("physical_offset", pa.int64(), "where the record starts in the commit log"),
-        column("size", pa.int32(), "bytes of the record"),
-        column("tags_code", pa.int64(), "as stored: tags hash, deliver time, or ext address"),
+        column("queue_id", pa.int32(), "queue, from the folder", filled=True),
+        column("queue_offset", pa.int64(), "number of the unit; batch queue: of its first message", filled=True),
+        column("message_count", pa.int32(), "messages the unit stands for: 1; batch queue: as stored", filled=True),
+        column("physical_offset", pa.int64(), "where the record starts in the commit log", filled=True),
+        column("size", pa.int32(), "bytes of the record", filled=True),
+        column("tags_code", pa.int64(), "as stored: tags hash, deliver time, or ext address", filled=True),
         column("ext_tags_code", pa.int64(), "what the ext unit holds; null without a readable ext unit"),
         column("kind", pa.string(), "message, or pre_blank: filler before a queue's first message"),
         column("file", pa.string(), "file of the unit"),
@@ -245,13 +245,13 @@ FILES_SCHEMA = pa.schema(
 ENTRIES_SCHEMA = pa.schema(
     [
         column("file", pa.string(), "name of the index file"),
-        column("entry", pa.int32(), "number of the entry, from 1"),
+        column("entry", pa.int32(), "number of the entry, from 1", filled=True),
         column("slot", pa.int32(), "slot that the hash asks for; null for a negative hash"),
-        column("key_hash", pa.int32(), "hash of topic#key, as stored"),
-        column("physical_offset", pa.int64(), "record that has the key"),
-        column("time_diff", pa.int32(), "seconds after the file's begin_timestamp, as stored"),
+        column("key_hash", pa.int32(), "hash of topic#key, as stored", filled=True),
+        column("physical_offset", pa.int64(), "record that has the key", filled=True),
+        column("time_diff", pa.int32(), "seconds after the file's begin_timestamp, as stored", filled=True),
         column("store_timestamp", TIMESTAMP, "begin_timestamp and time_diff: one second precise"),
-        column("previous", pa.int32(), "next older entry of the slot; 0 ends the chain"),
+        column("previous", pa.int32(), "next older entry of the slot; 0 ends the chain", filled=True),
     ]
 )
 

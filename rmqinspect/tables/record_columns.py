@@ -19,7 +19,8 @@ from rmqinspect.codec.properties import WELL_KNOWN, Items
 from rmqinspect.commitlog.records import Records, records_at
 from rmqinspect.errors import BadRecord
 from rmqinspect.store.model import Store
-from rmqinspect.tables.table import TIMESTAMP, as_strings, millis, text
+from rmqinspect.tables.table import TIMESTAMP, as_strings, column, millis, text
+from rmqinspect.text import is_utf8
 
 CHUNK_ROWS = 8192  # rows whose records are read together: their texts take a few MB
 
@@ -211,3 +212,27 @@ def decompress_bodies(
         return values, by_status, done
     whole = pc.replace_with_mask(bodies[:done], pa.array(replaced[:done]), values)
     return whole, by_status, done
+
+
+def with_text_bodies(schema: pa.Schema) -> pa.Schema:
+    """Return a schema whose column `body`, if there is one, is text."""
+    position = schema.get_field_index("body")
+    if position < 0:
+        return schema
+    meaning = "payload as text; null if it is not UTF-8"
+    return schema.set(position, column("body", pa.string(), meaning))
+
+
+def as_text_bodies(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose column `body`, if there is one, is text: null where the bytes are not UTF-8."""
+    schema = with_text_bodies(rows.schema)
+    if schema.equals(rows.schema):
+        return rows
+    position = schema.get_field_index("body")
+    bodies = rows.column(position)
+    try:
+        texts = bodies.cast(pa.string())
+    except pa.ArrowInvalid:
+        sound = pa.array([body.is_valid and is_utf8(memoryview(body.as_buffer())) for body in bodies], pa.bool_())
+        texts = pc.if_else(sound, bodies, pa.scalar(None, bodies.type)).cast(pa.string())
+    return rows.set_column(position, schema.field(position), texts)

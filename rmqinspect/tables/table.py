@@ -113,9 +113,18 @@ def _rows(
     yield from rows(store, request)
 
 
-def column(name: str, type_: pa.DataType, meaning: str) -> pa.Field:
-    """Return a field with its documentation."""
-    return pa.field(name, type_, metadata={"doc": meaning})
+def column(name: str, type_: pa.DataType, meaning: str, *, filled: bool = False) -> pa.Field:
+    """Return a field with its documentation; `filled` columns are never null in rows that have them, in no damage."""
+    return pa.field(name, type_, nullable=not filled, metadata={"doc": meaning})
+
+
+# The first column where rows of several stores stand together.
+STORE = column("store", pa.string(), "which of the stores, by its name", filled=True)
+
+
+def with_store(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with `store` as its first column."""
+    return schema.insert(0, STORE)
 
 
 def batch_with(schema: pa.Schema, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ its kind.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypedDict
@@ -295,6 +295,17 @@ def row_batches(rows: Iterable[FindingRow]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the table, from a run or from its report."""
     if columns := [row.columns() for row in rows]:
         yield pa.RecordBatch.from_pylist(columns, schema=SCHEMA)
+
+
+# As wherever several stores are read at once, the first column is the store's name.
+SCHEMA_OF_STORES = SCHEMA.insert(0, column("store", pa.string(), "which of the stores given"))
+
+
+def row_batches_of_stores(found: Iterable[tuple[str, Sequence[FindingRow]]]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of several stores, with their names."""
+    for store, rows in found:
+        if columns := [{"store": store, **row.columns()} for row in rows]:
+            yield pa.RecordBatch.from_pylist(columns, schema=SCHEMA_OF_STORES)
 
 
 # They quote names of files and errors of the system only.

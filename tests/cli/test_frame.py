@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import rmqinspect.export.request
 import rmqinspect.find.plan
-import rmqinspect.store.discover
 import rmqinspect.tables.sources
 from rmqinspect import errors
 from rmqinspect.cli import ExitStatus, exit_status, status_of
@@ -93,7 +93,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> Evidence:
     tables = {name: Table(name, SCHEMA, brief, made.rows) for name in names}
     monkeypatch.setattr(rmqinspect.tables, "TABLES", tables)
     monkeypatch.setattr(rmqinspect.tables.sources, "message_rows", made.rows)
-    monkeypatch.setattr(rmqinspect.store.discover, "open_stores", made.open_stores)
+    monkeypatch.setattr(rmqinspect.export.request, "open_stores", made.open_stores)
     monkeypatch.setattr(rmqinspect.find.plan, "plan_look_up", lambda *_: None)  # there are no files to look into
     return made
 
@@ -171,7 +171,7 @@ def test_an_error_is_one_line_and_a_status(
     def fail(*_: Any, **__: Any) -> None:
         raise error("segment \x1b[31m: not there")
 
-    monkeypatch.setattr(rmqinspect.store.discover, "open_stores", fail)
+    monkeypatch.setattr(rmqinspect.export.request, "open_stores", fail)
     assert run("decode", "S") == (status, "", "rmqinspect: segment \\x1b[31m: not there\n")
     assert status_of(error("x")) == status
 
@@ -197,10 +197,10 @@ def test_a_bug_asks_for_a_report_without_a_traceback() -> None:
 
 def test_a_closed_pipe_ends_quietly() -> None:
     program = (
-        "import sys, rmqinspect.store.discover, rmqinspect.tables, tests.cli.test_frame as t, rmqinspect.cli\n"
+        "import sys, rmqinspect.export.request, rmqinspect.tables, tests.cli.test_frame as t, rmqinspect.cli\n"
         "made = t.Evidence(); made.batches = [t.batch(0, 5000)] * 50\n"
         "rmqinspect.tables.TABLES = {'messages': t.Table('messages', t.SCHEMA, ('topic',), made.rows)}\n"
-        "rmqinspect.store.discover.open_stores = made.open_stores\n"
+        "rmqinspect.export.request.open_stores = made.open_stores\n"
         "sys.exit(rmqinspect.cli.main(['decode', 'S', '-f', sys.argv[1]]))"
     )
     for format_ in ("table", "jsonl", "parquet"):

@@ -83,9 +83,10 @@ SHARED = {
     " rebuild salvage",
     "--quiet": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
     "--verbose": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
-    "--progress": "decode find transactions groups forecast verify export diff delays usage rebuild salvage",
+    "--progress": "info decode find transactions groups forecast verify export diff delays usage rebuild salvage",
     "--jobs": "info decode find transactions groups forecast verify export delays usage rebuild salvage",
     "--config": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
+    "--stores-from": "info decode find transactions groups forecast verify export delays usage salvage",
     "--base": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
     "--read-rate": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage",
     "--max-config": "info decode find transactions groups forecast verify export show diff delays usage"
@@ -101,7 +102,7 @@ SHARED = {
 
 # Options of one name that differ, because they take or do another thing.
 VARIANTS = {
-    "--format": 4,  # rows in any format; a screen or a document; verify, diff: a screen, a document or rows
+    "--format": 5,  # rows in any format; a screen or a document, or one of each store; verify, diff: or rows
     "--quiet": 2,  # verify: no screen either
     "--verbose": 2,  # verify: each finding
     "--output": 3,  # a file; the folder of an export; that of a new store

@@ -23,6 +23,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.redact import parse_redaction
+from rmqinspect.text import is_utf8
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment
 from tests.support.exporting import case_store, expected, export, exported, names, planned
@@ -260,6 +261,21 @@ def test_raw_bodies_and_a_limit_for_bodies(tmp_path: Path) -> None:
     assert not plain.filter(compressed).column("body").equals(raw.filter(compressed).column("body"))
     rest = pc.invert(compressed)
     assert plain.filter(rest).column("body").equals(raw.filter(rest).column("body"))
+
+
+def test_bodies_as_text_are_null_where_they_are_none(tmp_path: Path) -> None:
+    store = case_store("broker", "main-5.5.0")
+    export(tmp_path / "bytes", [store], ExportRequest())
+    export(tmp_path / "text", [store], ExportRequest(text_bodies=True))
+    plain, texts = (
+        exported(tmp_path / name, store.name, MESSAGES, ExportRequest(text_bodies=name == "text"))
+        for name in ("bytes", "text")
+    )
+    assert texts.schema.field("body").type == pa.string()
+    wanted = [body if is_utf8(body) else None for body in plain.column("body").to_pylist()]
+    assert [text and text.encode() for text in texts.column("body").to_pylist()] == wanted
+    assert None in wanted and any(wanted)
+    assert plain.drop_columns("body").equals(texts.drop_columns("body"))
 
 
 def test_every_file_says_what_it_is(tmp_path: Path) -> None:

@@ -5,27 +5,33 @@ import json
 import pickle
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from rmqinspect.errors import BadOption, Unreadable
-from rmqinspect.export.request import FINDINGS
+from rmqinspect.export.request import FINDINGS, ExportRequest
 from rmqinspect.forecast.lost_records import lost_at_start
 from rmqinspect.rocksdb.unpack import has_rocksdict, unpacked
-from rmqinspect.spark.options import OPTIONS, SCHEMAS, STORE, read_options
+from rmqinspect.spark.options import OPTIONS, SCHEMAS, read_options
+from rmqinspect.spark.planning import SplitTask, StoresTask
+from rmqinspect.spark.source import Reader
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.lost_records import AskedStart
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.splits import split_name
+from rmqinspect.tables.table import STORE, Request
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
+from tests.support.exporting import export
 from tests.support.s3_server import serving
 from tests.support.samples import ROOT, sample
 from tests.support.sampling import sampled
@@ -157,6 +163,46 @@ def test_types_are_those_people_expect(spark: "SparkSession") -> None:
     assert first.store_timestamp.astimezone(datetime.UTC) == expected["store_timestamp"]
 
 
+def test_a_parquet_file_shows_spark_the_comments_and_what_is_never_null(spark: "SparkSession", tmp_path: Path) -> None:
+    store = open_store([str(oracle.store("broker", "main-4.9.7"))])
+    export(tmp_path / "lake", [store], ExportRequest(tables=tuple(SCHEMAS)))
+    for table in SCHEMAS:
+        read, loaded = spark.read.parquet(str(tmp_path / "lake" / table)), load(spark, store.paths[0], table=table)
+        assert [(field.name, field.dataType, field.metadata) for field in read.schema] == [
+            (field.name, field.dataType, field.metadata) for field in loaded.schema
+        ]
+        assert "comment" in read.schema["store"].metadata
+        assert not loaded.schema["store"].nullable  # Spark takes every column of a file for nullable
+
+
+def test_bodies_as_text(spark: "SparkSession") -> None:
+    place = str(oracle.store("broker", "main-5.5.0"))
+    texts = load(spark, place, body="text", columns="physical_offset,body").orderBy("physical_offset").collect()
+    plain = load(spark, place, columns="physical_offset,body").orderBy("physical_offset").collect()
+    assert [row.body for row in texts] == [_as_text(row.body) for row in plain]
+    assert 0 < sum(row.body is None for row in texts) < len(texts)
+
+
+def test_bodies_that_are_json_are_queried_where_they_are(spark: "SparkSession", tmp_path: Path) -> None:
+    bodies = [b'{"orderId": "b"}', b'{"orderId": "a", "n": [1]}', b"no json", b"\xff", b""]
+    write_segment(
+        tmp_path / "store" / "commitlog", pad(lay([{"topic": "orders", "body": body} for body in bodies]), 4096)
+    )
+    export(tmp_path / "lake", [open_store([str(tmp_path / "store")])], ExportRequest(text_bodies=True))
+    page = (ROOT / "docs" / "export.md").read_text()
+    blocks = re.findall(r"```sql\n--.*?\n(.*?)```", page, re.DOTALL)
+    in_duckdb, in_spark = (code.replace("lake/messages", f"{tmp_path}/lake/messages") for code in blocks)
+    wanted = ("orders", 5, 2, "a")
+    assert duckdb.sql(in_duckdb).fetchall() == [wanted]
+    assert [tuple(row) for row in spark.sql(in_spark).collect()] == [wanted]
+
+
+def _as_text(body: bytes) -> str | None:
+    with suppress(UnicodeDecodeError):
+        return bytes(body).decode()
+    return None
+
+
 def test_all_tables_of_one_store_speak_of_it_by_its_folder(spark: "SparkSession", tmp_path: Path) -> None:
     write_segment(tmp_path / "a=b" / "commitlog", pad(lay(various(3)), 4096))
     frame = load(spark, str(tmp_path / "a=b"), columns="store,queue_id")
@@ -178,6 +224,33 @@ def test_stores_behind_uris(spark: "SparkSession") -> None:
             found = load(spark, f"b={uri}", table=table, split_size="70000")
             assert rows(found, table).equals(local_rows(table, {"b": open_store([str(store)])}))
         assert not [row for row in load(spark, uri, table=FINDINGS).collect() if ":testing@" in str(row)]
+
+
+def test_small_stores_of_many_share_tasks_and_the_rows_are_the_same(spark: "SparkSession", tmp_path: Path) -> None:
+    made: list[str] = []
+    for number in range(12):
+        pieces = [{"topic": f"t{number}", "queue_offset": at} for at in range(3)]
+        write_segment(tmp_path / f"s{number}" / "commitlog", pad(lay(pieces), 4096))
+        made.append(str(tmp_path / f"s{number}"))
+    # Stores of other layouts, and one too large to share, stay in their place among them.
+    given = [*made[:5], *paths(), *made[5:]]
+    named = [split_name(text) for text in given]
+    stores = {name or Path(path).name: open_store([path]) for name, path in named}
+    reader = Reader(read_options({"paths": json.dumps(given), "split_size": "200000"}))
+    tasks = reader.partitions()
+    shared = [task.stores for task in tasks if isinstance(task, StoresTask)]
+    assert max(map(len, shared)) > 1 and any(isinstance(task, SplitTask) for task in tasks)
+    for table in ("messages", "gaps", "queue_units", "groups", "findings"):
+        found = rows(load(spark, given, table=table, split_size="200000"), table)
+        assert found.equals(local_rows(table, stores))
+    one = load(spark, given, split_size="200000", pushdown="true").where("store = 's7'")
+    assert [row.topic for row in one.collect()] == ["t7"] * 3
+
+
+def test_a_store_of_many_that_is_none_is_said_before_any_task(spark: "SparkSession", tmp_path: Path) -> None:
+    given = [*(f"{name}=samples/healthy-4.9.7" for name in "abcdefghi"), f"z={tmp_path / 'absent'}"]
+    with pytest.raises(Exception, match=r"absent: no such file or folder|absent"):
+        load(spark, given).count()
 
 
 # --- options ---------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.table import STORE, Request
 from tests.support import oracle
 
 
@@ -85,4 +85,4 @@ def expected(store: Store, table: str) -> pa.Table:
     schema = TABLES[table].schema
     with unpacked(store, only=TABLES[table].databases) as whole:
         rows = pa.Table.from_batches(list(TABLES[table].rows(whole, Request(jobs=1))), schema)
-    return rows.add_column(0, pa.field("store", pa.string()), [pa.array([store.name] * rows.num_rows, pa.string())])
+    return rows.add_column(0, STORE, [pa.array([store.name] * rows.num_rows, pa.string())])

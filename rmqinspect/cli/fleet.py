@@ -1,0 +1,232 @@
+"""Several stores given to `info`, `forecast` or `verify`: a line for each, the worst first, or a document for each.
+
+given stores -> fleet.run (a process a store, -j at a time) -> Answers, in the order given -> screen, documents, status
+
+A store of which nothing can be told is an answer, too. The status is that of the worst.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from rmqinspect.cli import ExitStatus, status_of, worst_status
+from rmqinspect.cli.options import FleetOptions, count_jobs
+from rmqinspect.cli.session import document_of, json_line
+from rmqinspect.cli.terminal import Progress, Screen, columns, interrupt_no_more, interrupted_once, line_width
+from rmqinspect.commands import fill_command, quote_path
+from rmqinspect.fleet.given import Given
+from rmqinspect.fleet.run import Failed, Finished, Read, side_by_side
+from rmqinspect.fleet.summary import StoreRow, badness, costs
+from rmqinspect.system.uri import local_path, shown
+from rmqinspect.text import clip, count, describe_size, escape, group_digits
+
+if TYPE_CHECKING:
+    from rmqinspect.verify.findings import FindingRow
+
+_SCREEN = Screen(indent=13)
+_INTERRUPTED = "interrupted before it was read"
+
+
+Options = TypeVar("Options", bound=FleetOptions)
+
+
+class Answer(NamedTuple):
+    """What is told of one store."""
+
+    row: StoreRow
+    status: ExitStatus
+    document: Mapping[str, Any] | None = None  # of a store alone; None: not asked for, or the store failed
+    findings: "Sequence[FindingRow]" = ()  # of `verify`, where they are asked for
+
+    @property
+    def element(self) -> dict[str, Any]:
+        """The document with the store's name, or with why there is none."""
+        if self.row.error is not None:
+            return {"store": self.row.store, "error": self.row.error}
+        return {"store": self.row.store, **(self.document or {})}
+
+
+def evidence_of(given: Sequence[Given]) -> list[str]:
+    """Return the paths that no output may lie in."""
+    return [local_path(path) for one in given for path in one.paths]
+
+
+def refuse_several(options: object, given: Sequence[Given], *names: str) -> None:
+    """Refuse options that are about one store.
+
+    :raises click.UsageError: one is given.
+    """
+    for name in names:
+        if getattr(options, name):
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} is about one store: {group_digits(len(given))} are given.")
+
+
+# --- the run --------------------------------------------------------------------------------------------
+
+
+def ask_each(options: Options, given: Sequence[Given], ask: Callable[[Options, Given], Answer]) -> list[Answer]:
+    """Return the answer of each store, in the order given; Ctrl-C leaves those that are there."""
+    alone = replace(options, jobs=1, progress=False, quiet=options.quiet or not options.verbose)
+    answers: dict[int, Answer] = {}
+    with interrupted_once(), Progress(0, options.progress, quiet=options.quiet) as progress:
+        progress.note = _done(0, given)
+        try:
+            with closing(side_by_side(partial(_ask, ask, alone), given, count_jobs(options))) as events:
+                for event in events:
+                    if isinstance(event, Read):
+                        progress(event.size)
+                    elif isinstance(event, (Finished, Failed)):
+                        answers[event.number] = _answer(event, given)
+                        progress.note = _done(len(answers), given)
+                        progress(0)
+                    else:
+                        progress.complain(f"{given[event.number].name}: {event.line}")
+        except KeyboardInterrupt:
+            interrupt_no_more()
+    return [
+        answers.get(number) or _without(one, _INTERRUPTED, ExitStatus.INTERRUPTED) for number, one in enumerate(given)
+    ]
+
+
+def _ask(ask: Callable[[Options, Given], Answer], options: Options, given: Given) -> Answer:
+    """Answer for a store, in a process of its own."""
+    return ask(replace(options, paths=given.paths), given)
+
+
+def _done(number: int, given: Sequence[Given]) -> str:
+    return f"{group_digits(number)} of {count(len(given), 'store')}"
+
+
+def _answer(event: Finished | Failed, given: Sequence[Given]) -> Answer:
+    if isinstance(event, Finished):
+        answer: Answer = event.result
+        return answer
+    status = ExitStatus.BUG if event.cause is None else status_of(event.cause(event.text))
+    return _without(given[event.number], event.text, status)
+
+
+def _without(given: Given, why: str, status: ExitStatus) -> Answer:
+    return Answer(StoreRow(store=str(given.name), error=why), status)
+
+
+def status_of_all(answers: Sequence[Answer]) -> ExitStatus:
+    """Return the exit status of the worst."""
+    return worst_status(answer.status for answer in answers)
+
+
+# --- documents --------------------------------------------------------------------------------------------
+
+
+def print_documents(answers: Sequence[Answer], format_: str) -> None:
+    """Print the documents in the order given: in one, `json`, or a line for each, `jsonl`."""
+    if format_ == "json":
+        click.echo(json_line(fleet_document(answers)))
+    else:
+        for answer in answers:
+            click.echo(json_line(answer.element))
+
+
+def fleet_document(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return one document with those of all stores."""
+    complete = all(answer.document is not None and answer.document["complete"] for answer in answers)
+    elements = [answer.element for answer in answers]
+    return document_of(complete=complete, stores=elements)
+
+
+# --- the screen ---------------------------------------------------------------------------------------------
+
+_COLOURS = {ExitStatus.DONE: "green", ExitStatus.UNREADABLE: "yellow", ExitStatus.INTERRUPTED: "yellow"}
+_HEADS = {
+    "store": "store",
+    "size_bytes": "size",
+    "writer": "writer",
+    "stopped": "stopped",
+    "verdict": "verdict",
+    "next_start": "next start",
+    "gone": "lost",
+    "do_first": "do first",
+}
+_TO_THE_RIGHT = ("size_bytes", "gone")
+
+
+def print_screen(
+    verb: str,
+    options: FleetOptions,
+    given: Sequence[Given],
+    answers: Sequence[Answer],
+    *,
+    colour: bool,
+    err: bool = False,
+) -> None:
+    """Print a line for each store, the worst first; what they are together; and the command for one of them."""
+    order = sorted(range(len(answers)), key=lambda number: _worst_first(answers[number]))
+    head, *lines = table_lines([answers[number] for number in order], with_verdict=verb == "verify")
+    click.echo(click.style(head, bold=True) if colour else head, err=err, color=colour)
+    for number, line in zip(order, lines, strict=True):
+        shade = _COLOURS.get(answers[number].status, "red")
+        click.echo(click.style(line, fg=shade) if colour else line, err=err, color=colour)
+    click.echo(err=err)
+    for line in _SCREEN.rows("together", _together([answer.row for answer in answers])):
+        click.echo(line, err=err)
+    shown_first = next((number for number in order if answers[number].row.error is None), order[0])
+    command = fill_command(f"rmqinspect {verb} {{store}}", stores=given[shown_first].words)
+    if options.config is not None:
+        command += f" --config {quote_path(shown(options.config))}"
+    for line in _SCREEN.command("one of them", command):
+        click.echo(line, err=err)
+
+
+def _worst_first(answer: Answer) -> tuple[int, ...]:
+    """Return what sorts the worst answer to the front; what was not read because of Ctrl-C is last.
+
+    A start that loses something is as bad as damage, whatever the status of a summary is.
+    """
+    status = answer.status.badness if answer.status is not ExitStatus.INTERRUPTED else -1
+    if costs(answer.row):
+        status = max(status, ExitStatus.DAMAGE.badness)
+    return tuple(-number for number in (status, *badness(answer.row)))
+
+
+def table_lines(answers: Sequence[Answer], *, with_verdict: bool) -> Iterator[str]:
+    """Yield the head and a line for each answer; on a terminal cut to its width."""
+    names = [name for name in _HEADS if with_verdict or name != "verdict"]
+    rows = [[_HEADS[name] for name in names], *([_cell(answer.row, name) for name in names] for answer in answers)]
+    sides = "".join(">" if name in _TO_THE_RIGHT else "<" for name in names)
+    for line in columns(rows, sides):
+        yield clip(line, line_width()) if sys.stdout.isatty() else line
+
+
+def _cell(row: StoreRow, name: str) -> str:
+    if name == "do_first" and row.error is not None:
+        return escape(f"not read: {row.error}")
+    value = getattr(row, name)
+    if value is None:
+        return ""
+    if name == "size_bytes":
+        return describe_size(value)
+    return group_digits(value) if isinstance(value, int) else escape(str(value))
+
+
+def _together(rows: Sequence[StoreRow]) -> str:
+    """Return how many stores there are, how large, and how many of them are alike."""
+    size = sum(row.size_bytes or 0 for row in rows)
+    kinds = Counter(_kind(row) for row in rows)
+    numbers = "; ".join(f"{group_digits(number)} {kind}" for kind, number in kinds.most_common())
+    gone = sum(row.gone or 0 for row in rows)
+    words = f"{count(len(rows), 'store')}, {describe_size(size)}: {numbers}"
+    return f"{words}; {count(gone, 'message')} lost by the next starts" if gone else words
+
+
+def _kind(row: StoreRow) -> str:
+    if row.error is not None:
+        return "not read"
+    if row.verdict is not None:
+        return row.verdict.partition(",")[0].partition(":")[0]
+    return row.next_start or "whose next start was not looked at"

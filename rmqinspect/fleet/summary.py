@@ -1,0 +1,179 @@
+"""A row for each of many stores: how it stopped, what is wrong, what its next start does, and what to do first.
+
+A row is made of the document that the command prints of one store: that of `info`, of `forecast`, or the report of
+`verify`. Its columns have the names that the tables `stores` and `next_starts` have.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from rmqinspect.document import Part, means
+from rmqinspect.forecast.outcome import COSTS, Forecast, Verdict
+from rmqinspect.show.overview import Overview, how_stopped
+from rmqinspect.store.model import Store
+
+
+class StoreRow(Part, frozen=True, kw_only=True):
+    """A line of the screen of many stores."""
+
+    store: Annotated[str, means("NAME of `NAME=STORE`, else as much of its path as tells it from the others")]
+    size_bytes: Annotated[int | None, means("of all its files, holes included")] = None
+    writer: Annotated[str | None, means("the releases that may have written it, or another program")] = None
+    stopped: Annotated[str | None, means("`clean`, `unclean`, `running`, or `unknown`")] = None
+    verdict: Annotated[str | None, means("that of `verify`")] = None
+    next_start: Annotated[str | None, means("the verdict of `forecast`, the worst of all releases")] = None
+    messages_lost: Annotated[int | None, means("by that start; null: not counted, or it cannot be told")] = None
+    unreachable_messages: Annotated[int | None, means("that stay in the log and lose their queue unit by it")] = None
+    do_first: Annotated[str | None, means("what to do first")] = None
+    error: Annotated[str | None, means("why nothing is told of it")] = None
+
+    @property
+    def gone(self) -> int | None:
+        """Messages that no consumer gets after the next start."""
+        if self.messages_lost is None:
+            return self.unreachable_messages or None
+        return self.messages_lost + (self.unreachable_messages or 0)
+
+
+_ORDER = [verdict.value for verdict in Verdict]
+
+
+def badness(row: StoreRow) -> tuple[int, int]:
+    """Return how bad it is for a store, to put the worst first among those of one exit status."""
+    verdict = _ORDER.index(row.next_start) if row.next_start in _ORDER else -1
+    return verdict, row.gone or 0
+
+
+def costs(row: StoreRow) -> bool:
+    """Return whether the next start costs something: messages, or the start itself."""
+    return row.next_start in COSTS
+
+
+# --- of documents ---------------------------------------------------------------------------------
+
+
+def writer_of(facts: Overview) -> str | None:
+    """Return who wrote a store; None where nothing shows it of a part of one."""
+    if facts.versions.other is not None:
+        return str(facts.versions.other)
+    return str(facts.versions) if facts.versions.clues or facts.place == "store" else None
+
+
+def row_of_info(name: str, facts: Overview, document: Mapping[str, Any]) -> StoreRow:
+    """Return the row of a summary and its document."""
+    start = _worst(document["next_start"])
+    if facts.stop.state == "running":
+        first = _FIRST[Verdict.RUNS]
+    elif start:
+        first = _first_of(start)
+    else:
+        first = "forecast: its start reads much" if facts.place == "store" and facts.log.segments else "verify"
+    return StoreRow(
+        store=name,
+        size_bytes=document["total_bytes"],
+        writer=writer_of(facts),
+        stopped=document["stop"]["state"],
+        do_first=first,
+        **_of_start(start),
+    )
+
+
+def row_of_forecast(name: str, store: Store, found: Forecast, document: Mapping[str, Any]) -> StoreRow:
+    """Return the row of a forecast and its document."""
+    return StoreRow(
+        store=name,
+        size_bytes=sum(file.size for file in store.files),
+        writer=found.writer or None,
+        stopped=how_stopped(store, []).state,
+        do_first=_first_of(document),
+        **_of_start(document),
+    )
+
+
+def row_of_report(name: str, store: Store, report: Mapping[str, Any]) -> StoreRow:
+    """Return the row of a report of `verify`; `store` for how it stopped."""
+    start = _worst(report["next_start"])
+    version = report["broker_version"]
+    return StoreRow(
+        store=name,
+        size_bytes=sum(file["size"] for file in report["inputs"]),
+        writer=version and version["assumed"],
+        stopped=how_stopped(store, []).state,
+        verdict=report["verdict"],
+        do_first=_first_of_report(report, start),
+        **_of_start(start),
+    )
+
+
+def _worst(next_start: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the worst version of `next_start` of a document; nothing without a forecast."""
+    if next_start is None:
+        return {}
+    same = [version for version in next_start["versions"] if version["verdict"] == next_start["verdict"]]
+    worst: Mapping[str, Any] = max(same, key=lambda version: version["lost_messages"] or 0)
+    return worst
+
+
+def _of_start(start: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns that a start fills, from a forecast's document or a version of `next_start`."""
+    lost = start.get("lost_messages")
+    if lost is None and start.get("verdict") == Verdict.SAFE:
+        lost = 0  # a start that is only looked at counts nothing, but would lose something
+    return {
+        "next_start": start.get("verdict"),
+        "messages_lost": lost,
+        "unreachable_messages": start.get("unreachable_messages") if lost is not None else None,
+    }
+
+
+# --- what to do first ------------------------------------------------------------------------------
+
+_FIRST = {
+    Verdict.SAFE: "start it",
+    Verdict.LOSES: "save what it loses: decode --lost-at-start",
+    Verdict.RUNS: "leave it: a broker runs",
+}
+
+
+def _first_of(start: Mapping[str, Any]) -> str:
+    """Return what to do before a start, from a forecast's document or a version of `next_start`."""
+    verdict = Verdict(start["verdict"])
+    if verdict is Verdict.REFUSES:
+        return str(start["refusal"]["remedy"])
+    if verdict is Verdict.UNKNOWN:
+        return str(start["cannot_tell"])
+    if any(way["better"] for way in start.get("instead", ())):
+        return "start it another way: forecast --script"
+    if verdict is Verdict.EMPTY:
+        return f"do not start it: more was there, by {', '.join(start['proofs'])}"
+    if verdict is Verdict.LOSES and not start.get("lost_messages") and start.get("unreachable_messages"):
+        return "rebuild its queues: messages would be out of reach"
+    if verdict is Verdict.SAFE and start["already_lost"]:
+        return "start it; what is lost already: verify"
+    return _FIRST[verdict]
+
+
+# Codes of damage that a rebuild of what follows from the log ends.
+_OF_DERIVED = ("CQ-", "IX-", "BQ-", "EX-")
+
+
+def _first_of_report(report: Mapping[str, Any], start: Mapping[str, Any]) -> str:
+    verdict = start.get("verdict")
+    if verdict == Verdict.RUNS:
+        return _FIRST[Verdict.RUNS]
+    if verdict in (Verdict.LOSES, Verdict.EMPTY, Verdict.REFUSES):
+        return f"before a start: {_first_of(start)}"
+    errors = {finding["code"] for finding in report["findings"] if finding["severity"] == "error"} - {"ST-IO"}
+    if not report["complete"] and not errors:
+        return "make all of it readable"
+    if errors == {"CL-TORN-TAIL"} and verdict == Verdict.SAFE:
+        return "start it: only its last record is torn"
+    if any(code.startswith("CL-") for code in errors):
+        return "salvage: the log is damaged"
+    if errors and _all_derived(errors):
+        return "rebuild: the log is sound, what follows from it is not"
+    return "read its findings" if errors else "nothing"
+
+
+def _all_derived(codes: Iterable[str]) -> bool:
+    return all(code.startswith(_OF_DERIVED) for code in codes)
