@@ -4,7 +4,7 @@ arguments -> ExportRequest -> plan of each store -> engine writes parts -> commi
                                                 Ctrl-C, an error: what was written is removed
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,11 +20,13 @@ from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.terminal import Progress
 from rmqinspect.errors import NotAStore, NotInstalled, Refused, Unreachable, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
+from rmqinspect.system.uri import local_path
 from rmqinspect.text import escape, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.export.manifest import SkippedStore
     from rmqinspect.export.plan import StorePlan
+    from rmqinspect.export.shared import SmallStore
     from rmqinspect.export.target import Target
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
@@ -55,7 +57,8 @@ def command(arguments: ExportArguments) -> int:
     started = datetime.now(UTC)
     request = _make_request(arguments)
     readable = _Readable(skips=arguments.skip_unreadable)
-    listed = _open(arguments, readable)
+    small = _find_small(arguments, request)
+    listed = _open(arguments, readable, small)
     with ExitStack() as copies:
         stores = []
         for store in listed:
@@ -65,7 +68,7 @@ def command(arguments: ExportArguments) -> int:
                 if not arguments.quiet and not arguments.verbose:  # -v shows all remarks
                     for remark in whole.remarks[len(store.remarks) :]:
                         click.echo(escape(f"{store.name}: {remark}"), err=True)
-        return _export(stores, request, arguments, started, readable)
+        return _export(stores, request, arguments, started, readable, small)
 
 
 class _Readable:
@@ -92,7 +95,53 @@ class _Readable:
             click.echo(escape(f"rmqinspect: {error}; skipped"), err=True)
 
 
-def _open(arguments: ExportArguments, readable: _Readable) -> "list[Store]":
+def _find_small(arguments: ExportArguments, request: ExportRequest) -> "dict[str, SmallStore]":
+    """Return the stores that need not be opened here, by name: small ones of many.
+
+    What an earlier run has of a store, what a group or a start makes of it, and times that count from its last record,
+    are known here only.
+    """
+    selection = request.selection
+    asks_stores = selection.unconsumed is not None or selection.lost_at_start is not None
+    from_last = any(text.startswith("last") for _, text in request.relative)
+    goes_on = arguments.incremental or arguments.resume
+    elsewhere = arguments.config is not None or arguments.base is not None
+    if asks_stores or from_last or goes_on or elsewhere or request.closed_only:
+        return {}
+    from rmqinspect.export.shared import find_small
+
+    return find_small(_names(arguments), request.file_size)
+
+
+def _names(arguments: ExportArguments) -> list[tuple[str, str]]:
+    """Return name and path of each store; none if some are parts of one store, or have one name."""
+    from rmqinspect.store.discover import name_of
+    from rmqinspect.store.log_size import FEW
+
+    if len(arguments.paths) <= FEW:
+        return []
+    given = given_stores(arguments)
+    tells_apart = arguments.skip_unreadable  # with it no store is opened together with others
+    names = [str(one.name) if one.is_named or tells_apart else name_of(one.paths[0]) for one in given]
+    alone = len(set(names)) == len(given) == len(arguments.paths)
+    return [(name, local_path(one.paths[0])) for name, one in zip(names, given, strict=True)] if alone else []
+
+
+def _open(arguments: ExportArguments, readable: _Readable, small: "Mapping[str, SmallStore]") -> "list[Store]":
+    """Open the stores that are not small."""
+    if not small:
+        return _open_all(arguments, readable)
+    from rmqinspect.store.discover import open_store
+
+    stores = []
+    for name, path in _names(arguments):
+        if name not in small:
+            with readable.or_skipped(name, [path]):
+                stores.append(replace(open_store([path], **arguments.opening), name=name))
+    return stores
+
+
+def _open_all(arguments: ExportArguments, readable: _Readable) -> "list[Store]":
     if not arguments.skip_unreadable:
         return open_named(arguments)
     stores = []
@@ -115,21 +164,39 @@ def _databases(request: ExportRequest) -> Collection[str] | None:
 
 
 def _export(
-    stores: "list[Store]", request: ExportRequest, arguments: ExportArguments, started: datetime, readable: _Readable
+    stores: "list[Store]",
+    request: ExportRequest,
+    arguments: ExportArguments,
+    started: datetime,
+    readable: _Readable,
+    small: "Mapping[str, SmallStore]",
 ) -> int:
     selections = _select(stores, request, arguments, readable)
     stores = [store for store in stores if store.name in selections]
 
+    from rmqinspect.export.shared import HowToRead, share
     from rmqinspect.export.target import Target
 
-    evidence = [path for store in stores for path in store.paths]
+    evidence = [path for store in stores for path in store.paths] + [store.path for store in small.values()]
     mode = "incremental" if arguments.incremental else "overwrite" if arguments.overwrite else "fresh"
     target = Target(arguments.output, mode, evidence, resumes=arguments.resume)
     plans = _plan(stores, request, target, arguments, readable)
-    if not plans and readable.skipped:
+    if not plans and not small and readable.skipped:
         raise Unreadable("no store could be read")
-    with Progress(sum(plan.size for plan in plans), arguments.progress, quiet=arguments.quiet) as progress:
-        run = ExportRun(plans, request, selections, target, arguments, progress, started, readable.skipped)
+    how = HowToRead(
+        with_times(request.selection, arguments, lambda: 0, started),
+        arguments.unpacking,
+        _databases(request),
+        arguments.max_config,
+        arguments.skip_unreadable,
+        bool(arguments.verbose),
+    )
+    shared = list(share(list(small.values()), how))
+    order = [name for name, _ in _names(arguments)] if small else [plan.store.name for plan in plans]
+    size = sum(part.size for part in (*plans, *shared))
+    with Progress(size, arguments.progress, quiet=arguments.quiet) as progress:
+        skipped = readable.skipped
+        run = ExportRun(plans, request, selections, target, arguments, progress, started, skipped, shared, order)
         return run.go()
 
 
