@@ -11,19 +11,18 @@ from rmqinspect.fleet.run import Failed, Finished, Told, side_by_side
 from rmqinspect.system.uri import is_remote
 
 if TYPE_CHECKING:
-    from rmqinspect.cli.export_run import ExportArguments
     from rmqinspect.export.job import Engine
     from rmqinspect.export.part import ExportSpec
     from rmqinspect.export.shared import StoresPart, Work, WorkRead
 
 
 @contextmanager
-def open_engine(arguments: "ExportArguments", jobs: int) -> "Iterator[Engine]":
-    """Yield the engine that is asked for, until the block ends."""
-    if arguments.engine == "spark":
+def open_engine(name: str, master: str | None, jobs: int, *, verbose: bool) -> "Iterator[Engine]":
+    """Yield the engine of a name, until the block ends; `master` and `verbose` are about Spark, `jobs` about local."""
+    if name == "spark":
         from rmqinspect.spark import spark_engine
 
-        with spark_engine(arguments.master, verbose=bool(arguments.verbose)) as engine:
+        with spark_engine(master, verbose=verbose) as engine:
             yield engine
         return
     from rmqinspect.export.job import local_engine

@@ -314,7 +314,8 @@ class ExportRun:
 
         try:
             self._announce()
-            with open_engine(self.arguments, self.jobs) as engine:
+            asked = self.arguments
+            with open_engine(asked.engine, asked.master, self.jobs, verbose=bool(asked.verbose)) as engine:
                 self.progress.remark(f"engine: {engine.description}")
                 self.target.begin()
                 absent = self._absent()
