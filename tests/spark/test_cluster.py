@@ -41,11 +41,12 @@ assert all(".zip" in path for path in where), where
 frame = spark.read.format("rocketmq").option("split_size", "300000").load(stores)
 pq.write_table(frame.toArrow(), out / "rows.parquet")
 status = main(["export", *stores, *words, "--engine", "spark", "-o", str(out / "small")])
-status += main(["export", *few, *words, "--file-size", "4096", "--engine", "spark", "-o", str(out / "large")])
+status += main(["export", *few, *words, "--file-size", "16384", "--engine", "spark", "-o", str(out / "large")])
 sys.exit(status)
 """
 WORDS = ["--table", "messages", "--table", "queues", "--fail-on", "never", "-q"]
-SPECULATION = {
+SETTINGS = {
+    "spark_sql_codegen_wholeStage": "false",
     "spark_speculation": "true",
     "spark_speculation_interval": "20ms",
     "spark_speculation_minTaskRuntime": "20ms",
@@ -73,12 +74,12 @@ def test_a_load_and_exports_on_two_workers_one_of_which_loses_its_executor(tmp_p
         stores.append(str(tmp_path / f"s{number}"))
     with cluster(tmp_path / "cluster") as started:
         arguments = [str(tmp_path), *map(json.dumps, (stores, few, WORDS))]
-        driver = started.submit(JOB, arguments, **SPECULATION)
+        driver = started.submit(JOB, arguments, **SETTINGS)
         killed = _kill_one_that_writes(tmp_path / "large" / "messages", lambda: started.executors, driver.poll)
         said, _ = driver.communicate(timeout=300)
     assert driver.returncode == ExitStatus.DONE, said[-5000:]
     assert killed
-    for name, given, words in (("small", stores, []), ("large", few, ["--file-size", "4096"])):
+    for name, given, words in (("small", stores, []), ("large", few, ["--file-size", "16384"])):
         local = tmp_path / f"local-{name}"
         assert main(["export", *given, *WORDS, *words, "--engine", "local", "-j", "1", "-o", str(local)]) == 0
         assert content(tmp_path / name) == content(local), name

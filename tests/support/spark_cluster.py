@@ -11,10 +11,11 @@ import subprocess
 import sys
 import time
 import venv
-import zipfile
 from collections.abc import Iterator, Sequence
+from compileall import compile_dir
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 from tests.support.samples import ROOT
 
@@ -34,15 +35,10 @@ def bare_environment(place: Path) -> Path:
 
 def packed(place: Path) -> Path:
     """Pack the package as docs/spark.md does, and return the archive."""
-    with zipfile.ZipFile(place / "rmqinspect.zip", "w") as archive:
-        for folder, name in ((ROOT / "rmqinspect", "rmqinspect"), (ROOT / "schemas", "rmqinspect/schemas")):
-            # os.walk does not follow the link rmqinspect/schemas.
-            for parent, _, files in os.walk(folder):
-                for file in files:
-                    if not file.endswith(".pyc"):
-                        path = Path(parent) / file
-                        archive.write(path, f"{name}/{path.relative_to(folder)}")
-        return place / "rmqinspect.zip"
+    tree = place / "wheel"
+    shutil.copytree(ROOT / "rmqinspect", tree / "rmqinspect", ignore=shutil.ignore_patterns("__pycache__"))
+    compile_dir(tree, quiet=2, legacy=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    return Path(shutil.make_archive(str(place / "rmqinspect"), "zip", tree))
 
 
 def clean() -> dict[str, str]:
