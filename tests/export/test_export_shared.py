@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rmqinspect.cli import ExitStatus, main
+from rmqinspect.cli import ExitStatus, export_stores, main
+from rmqinspect.cli import export as export_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.export import shared
 from rmqinspect.rocksdb.unpack import has_rocksdict
@@ -83,9 +84,11 @@ def opened_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> int:
-    """Export where the driver plans all stores."""
+    """Export where this process opens and plans all stores, one after the other."""
     with monkeypatch.context() as patch:
         patch.setattr(shared, "find_small", lambda *_: {})
+        for module in (export_command, export_stores):
+            patch.setattr(module, "names_and_paths", lambda _: [])
         return export(folder, *words)
 
 
@@ -98,6 +101,24 @@ def test_small_stores_of_many_have_the_files_of_planned_ones(
     expected = content(tmp_path / "planned")
     assert content(tmp_path / "shared") == expected
     assert len(expected) > 5 * len(stores)
+
+
+def test_many_stores_are_opened_side_by_side(
+    stores: list[str],
+    opened_here: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Here because of --closed-only; what cannot be opened is told as ever."""
+    given = [*stores, f"y={tmp_path / 'absent'}"]
+    words = ("--table", "messages", "--table", "queues", "--closed-only", *LOCAL, "--fail-on", "never")
+    assert export(tmp_path / "none", *given, *words) == ExitStatus.UNREADABLE
+    assert f"{tmp_path}/absent: no such file" in capsys.readouterr().err
+    assert planned(monkeypatch, tmp_path / "planned", *given, *words, "--skip-unreadable") == ExitStatus.UNREADABLE
+    assert export(tmp_path / "lake", *given, *words, "--skip-unreadable") == ExitStatus.UNREADABLE
+    assert not opened_here
+    assert content(tmp_path / "lake") == content(tmp_path / "planned")
 
 
 def test_partitions_filters_and_times(
