@@ -5,7 +5,7 @@
     CPU s     =  start + a x stores + b x GiB of log + c x segments + q x queues
     requests  =          a x stores + b x GiB of log + c x segments + q x queues
 
-A store counts with 8 queues, where q is what each further one takes.
+For CPU seconds a store is one of 8 queues and 4 segments, and q and c are what each further one takes.
 
 Each constant is the difference of two measurements that differ in one thing:
 
@@ -157,7 +157,7 @@ def measure_shape(small: str, long: Sequence[str], wide: Sequence[str], out: Pat
         of_long, _ = run(words, long, out, compiled=True, rounds=rounds)
         of_wide, _ = run(words, wide, out, compiled=True, rounds=rounds)
         found[name] = {
-            "CPU ms a segment": (of_long.cpu - start.cpu) / len(long) / _SEGMENTS * 1e3,
+            "CPU ms a further segment": (of_long.cpu - start.cpu) / len(long) / _SEGMENTS * 1e3,
             "CPU ms a further queue": (of_wide.cpu - start.cpu) / len(wide) / (TOPICS * QUEUES - _QUEUES) * 1e3,
             "peak MB": (of_long.memory or 0) / 1e6,
         }
@@ -208,9 +208,9 @@ def measure_requests(folder: Path) -> Constants:
         # A reader asks for blocks until it has seen that it reads on and on: each longer segment begins with some.
         blocks = max(by["log"] - by["small"] - of_gib * 64 / 1024, 0.0)
         segment = (by["segments"] - by["small"]) / 6
-        store = by["small"] - 2 * segment - 8 * queue
-        values = (store, segment, queue, of_gib, blocks / 2)
-        found[name] = dict(zip(("a store", "a segment", "a queue", *_OF_LOG), values, strict=True))
+        of_store = by["small"] - 2 * segment - 8 * queue
+        constants = (of_store, segment, queue, of_gib, blocks / 2)
+        found[name] = dict(zip(("a store", "a segment", "a queue", *_OF_LOG), constants, strict=True))
     return found
 
 
@@ -368,6 +368,7 @@ _TERMS: Mapping[str, Callable[[Shape], float]] = {
     "a long segment walked": lambda shape: _walked(shape) if shape.gib / shape.segments > _LONG else 0,
     "a segment": lambda shape: shape.segments,
     "a queue": lambda shape: shape.queues,
+    "a further segment": lambda shape: max(shape.segments - _TINY_LOG // _SEGMENT * shape.stores, 0),
     "a further queue": lambda shape: max(shape.queues - _QUEUES * shape.stores, 0),
 }
 
@@ -384,7 +385,9 @@ def terms_of(measured: Mapping[str, Constants]) -> Iterator[tuple[str, str, dict
     )
     for name in COMMANDS if fleet else ():
         of_fleet = {"start": fleet[name]["CPU s, start"], "a store": fleet[name]["CPU s a store"]}
-        shape = {f"a {of}": sparse[name][f"CPU ms a {of}"] / 1e3 for of in ("segment", "further queue") if sparse}
+        shape = {
+            f"a {of}": sparse[name][f"CPU ms a {of}"] / 1e3 for of in ("further segment", "further queue") if sparse
+        }
         for key in (key for key in log if key.startswith(f"{name} of ")):
             yield key, "CPU h", _renamed(name, of_fleet | shape | {"a GiB": log[key]["CPU s a GiB"]})
     for name, found in requests.items():

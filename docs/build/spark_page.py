@@ -3,6 +3,7 @@
 from textwrap import fill
 
 from rmqinspect.spark.options import OPTIONS, SCHEMAS, Option
+from rmqinspect.store.log_size import FEW, OPENING, SMALL
 
 _PAGE = """\
 # The Spark data source
@@ -49,9 +50,31 @@ package, in the wheel it is `rmqinspect/schemas`). The stores need the same path
 
 ```sh
 pip wheel --no-deps -w dist . && python3 -m zipfile -e dist/rmqinspect-*.whl dist/wheel
+python3 -m compileall -q -b dist/wheel
 (cd dist/wheel && python3 -m zipfile -c ../rmqinspect.zip *)
 spark-submit --master spark://HOST:7077 --py-files dist/rmqinspect.zip job.py
 ```
+
+`compileall` spares each new Python worker a second or two; it is of use where all have the Python that ran it. The
+libraries have to be there for `spark.pyspark.python` of the executors. tests/spark/test_cluster.py runs this on two
+workers that have nothing else of this package.
+
+## On a cluster
+
+- **Exports.** `rmqinspect export --engine spark --master spark://HOST:7077` needs the package on the executors; a job
+  that `spark-submit` starts sends it along, and calls `rmqinspect.cli.main(["export", STORE, "-o", DIR])`. DIR is a
+  folder that all executors and the driver share, or object storage.
+- **Credentials.** Tasks open the stores themselves, with what their executor has: the role of its machine, its files
+  (`~/.aws`), or its environment: `--conf spark.executorEnv.AWS_ACCESS_KEY_ID=…`, which Spark's pages show to whoever
+  may see them. The driver's environment does not reach them. What a URI names (`?region=…`, `?endpoint_override=…`, a
+  password) does.
+- **Retries.** Object storage is asked again within a task as for [any command](object-storage.md#limits). A task of a
+  load that fails is begun again by Spark (`spark.task.maxFailures`, 4). A part of an export that is refused, or does
+  not reach the storage, ends the export in one line; `--resume` goes on behind what is finished.
+- **Speculation and lost executors** do no harm. Attempts of a task never share a file: each writes under a hidden
+  name of its own, and the driver gives one of them the final name; on object storage all write the same bytes.
+  Results are with the driver, so a lost executor costs the tasks that it ran. An attempt that outlives the commit may
+  leave a hidden file, which no reader reads and the next export into the folder removes.
 
 ## Partitions
 
@@ -60,6 +83,17 @@ spark-submit --master spark://HOST:7077 --py-files dist/rmqinspect.zip job.py
 lie. A split that starts inside a segment first walks over the records before it, so a small `split_size` only suits
 small stores. Memory does not grow with the size of a partition. A task receives paths and numbers, and with
 `redact=…=hash:KEYFILE` the key.
+
+Of more than {few} stores only the log is looked at first: one listing of a folder each, in threads. Those whose log
+takes at most 64 MiB (or `split_size`, if that is less), holes not counted, share tasks, up to {shared} stores in one.
+The task opens them, looks for the end of their log and reads them. The driver holds a name and a path of each: 1,000
+stores are planned in a second, and in less than 20 on object storage that takes 50 ms to answer. Larger stores, and
+what is no folder with a log in it, are opened by the driver and cut as above. Stores keep their order.
+
+An export shares small stores out in the same way, on Spark and in the processes of `-j`: a task writes all tables of
+a store and its entry of the manifest. Exports that depend on more than the store are planned by the driver as a
+whole: `--incremental`, `--resume`, `--closed-only`, `--unconsumed`, `--lost-at-start`, times that count from the last
+record, `--config`.
 
 ## Damage
 
@@ -86,7 +120,7 @@ def page() -> str:
     """Return the page in Markdown."""
     options = "\n".join(map(_row, OPTIONS))
     tables = fill(", ".join(f"`{name}`" for name in SCHEMAS), 118)
-    return _PAGE.format(tables=tables, options=options)
+    return _PAGE.format(tables=tables, options=options, few=FEW, shared=SMALL // OPENING)
 
 
 def _row(option: Option) -> str:

@@ -4,8 +4,8 @@ arguments -> ExportRequest -> plan of each store -> engine writes parts -> commi
                                                 Ctrl-C, an error: what was written is removed
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.export_run import ExportArguments, ExportRun
+from rmqinspect.cli.export_stores import Readable, find_small_stores, names_and_paths, open_others
 from rmqinspect.cli.lost import find_lost
-from rmqinspect.cli.options import given_stores, open_named, refuse_equal_names
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.selection import read_selection, with_times
 from rmqinspect.cli.terminal import Progress
-from rmqinspect.errors import NotAStore, NotInstalled, Refused, Unreachable, Unreadable
+from rmqinspect.errors import NotInstalled, Refused, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.text import escape, group_digits
 
 if TYPE_CHECKING:
-    from rmqinspect.export.manifest import SkippedStore
-    from rmqinspect.export.plan import StorePlan
+    from rmqinspect.export.plan import StorePlan, StoreSurvey
+    from rmqinspect.export.shared import SmallStore
     from rmqinspect.export.target import Target
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
@@ -55,53 +55,22 @@ def command(arguments: ExportArguments) -> int:
     arguments = replace(arguments, engine=_choose_engine(arguments))
     started = datetime.now(UTC)
     request = _make_request(arguments)
-    readable = _Readable(skips=arguments.skip_unreadable)
-    listed = _open(arguments, readable)
+    readable = Readable(skips=arguments.skip_unreadable)
+    small = find_small_stores(arguments, request)
+    listed = open_others(arguments, readable, small)
+    surveys: dict[str, StoreSurvey] = {}
     with ExitStack() as copies:
         stores = []
-        for store in listed:
+        for store, survey in listed:
             with readable.or_skipped(store.name, store.paths):
                 whole = copies.enter_context(unpacked(store, arguments.unpacking, _databases(request)))
                 stores.append(whole)
+                if survey is not None and whole is store:
+                    surveys[store.name] = survey
                 if not arguments.quiet and not arguments.verbose:  # -v shows all remarks
                     for remark in whole.remarks[len(store.remarks) :]:
                         click.echo(escape(f"{store.name}: {remark}"), err=True)
-        return _export(stores, request, arguments, started, readable)
-
-
-class _Readable:
-    """The stores that can be read: another one ends the export, or with --skip-unreadable is left out and noted."""
-
-    def __init__(self, *, skips: bool) -> None:
-        self._skips = skips
-        self.skipped: list[SkippedStore] = []
-
-    @contextmanager
-    def or_skipped(self, name: str, paths: Sequence[str]) -> Iterator[None]:
-        """Note the store if the block cannot read it.
-
-        :raises RmqinspectError: it cannot, and such stores are not left out.
-        """
-        from rmqinspect.export.manifest import SkippedStore
-
-        try:
-            yield
-        except (NotAStore, Unreadable, Unreachable) as error:
-            if not self._skips:
-                raise
-            self.skipped.append(SkippedStore(name, tuple(paths), str(error)))
-            click.echo(escape(f"rmqinspect: {error}; skipped"), err=True)
-
-
-def _open(arguments: ExportArguments, readable: _Readable) -> "list[Store]":
-    if not arguments.skip_unreadable:
-        return open_named(arguments)
-    stores = []
-    for given in given_stores(arguments):
-        with readable.or_skipped(given.name or " ".join(given.words), given.paths):
-            stores.append(given.open(**arguments.opening))
-    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
-    return stores
+        return _export(stores, surveys, request, arguments, started, readable, small)
 
 
 def _databases(request: ExportRequest) -> Collection[str] | None:
@@ -116,21 +85,40 @@ def _databases(request: ExportRequest) -> Collection[str] | None:
 
 
 def _export(
-    stores: "list[Store]", request: ExportRequest, arguments: ExportArguments, started: datetime, readable: _Readable
+    stores: "list[Store]",
+    surveys: "Mapping[str, StoreSurvey]",
+    request: ExportRequest,
+    arguments: ExportArguments,
+    started: datetime,
+    readable: Readable,
+    small: "Mapping[str, SmallStore]",
 ) -> int:
     selections = _select(stores, request, arguments, readable)
     stores = [store for store in stores if store.name in selections]
 
+    from rmqinspect.export.shared import HowToRead, share
     from rmqinspect.export.target import Target
 
-    evidence = [path for store in stores for path in store.paths]
+    evidence = [path for store in stores for path in store.paths] + [store.path for store in small.values()]
     mode = "incremental" if arguments.incremental else "overwrite" if arguments.overwrite else "fresh"
     target = Target(arguments.output, mode, evidence, resumes=arguments.resume)
-    plans = _plan(stores, request, target, arguments, readable)
-    if not plans and readable.skipped:
+    plans = _plan(stores, surveys, request, target, arguments, readable)
+    if not plans and not small and readable.skipped:
         raise Unreadable("no store could be read")
-    with Progress(sum(plan.size for plan in plans), arguments.progress, quiet=arguments.quiet) as progress:
-        run = ExportRun(plans, request, selections, target, arguments, progress, started, readable.skipped)
+    how = HowToRead(
+        with_times(request.selection, arguments, lambda: 0, started),
+        arguments.unpacking,
+        _databases(request),
+        arguments.max_config,
+        arguments.skip_unreadable,
+        bool(arguments.verbose),
+    )
+    shared = list(share(list(small.values()), how))
+    order = [name for name, _ in names_and_paths(arguments)] if small else [plan.store.name for plan in plans]
+    size = sum(plan.size for plan in plans) + sum(part.size for part in shared)
+    with Progress(size, arguments.progress, quiet=arguments.quiet) as progress:
+        skipped = readable.skipped
+        run = ExportRun(plans, request, selections, target, arguments, progress, started, skipped, shared, order)
         return run.go()
 
 
@@ -244,7 +232,7 @@ def _make_request(arguments: ExportArguments) -> ExportRequest:
 
 
 def _select(
-    stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments, readable: _Readable
+    stores: "Sequence[Store]", request: ExportRequest, arguments: ExportArguments, readable: Readable
 ) -> "dict[str, Selection]":
     """Return the selection by store name: `last` is another time in each store."""
     from rmqinspect.export.part import schema_of
@@ -291,7 +279,12 @@ def _of_store(store: "Store", request: ExportRequest, arguments: ExportArguments
 
 
 def _plan(
-    stores: "Sequence[Store]", request: ExportRequest, target: "Target", arguments: ExportArguments, readable: _Readable
+    stores: "Sequence[Store]",
+    surveys: "Mapping[str, StoreSurvey]",
+    request: ExportRequest,
+    target: "Target",
+    arguments: ExportArguments,
+    readable: Readable,
 ) -> "list[StorePlan]":
     from rmqinspect.export.plan import plan_store, survey_store
 
@@ -315,7 +308,7 @@ def _plan(
             plans.append(
                 plan_store(
                     store,
-                    survey_store(store),
+                    surveys.get(store.name) or survey_store(store),
                     request,
                     earlier,
                     replace_changed=arguments.replace_changed,

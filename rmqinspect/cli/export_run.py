@@ -8,7 +8,6 @@ The screen of `export`: rows by table, what was left out, what is damaged, one v
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -27,9 +26,9 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.parameters import complete_tables, option, parsed_by
 from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
-from rmqinspect.cli.session import tell_broker, tell_unmatched
+from rmqinspect.cli.session import tell_broker, tell_holder, tell_unmatched
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
-from rmqinspect.errors import Refused
+from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS, ExportRequest
 from rmqinspect.system.uri import abspath, shown
 from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from rmqinspect.export.job import Engine, ExportResult
     from rmqinspect.export.manifest import Manifest, SkippedStore
     from rmqinspect.export.plan import StorePlan
+    from rmqinspect.export.shared import StoresPart
     from rmqinspect.export.target import Target
     from rmqinspect.tables.filters import Selection
 
@@ -223,7 +223,7 @@ def _damaged(outcome: "ExportResult") -> Iterator[str]:
     firsts: dict[str, tuple[str, int]] = {}
     for result in outcome.results:
         for status, offset in result.first_bad.items():
-            firsts.setdefault(status, (result.plan.store.name, offset))
+            firsts.setdefault(status, (result.name, offset))
     for status, rows in sorted(bad_statuses(outcome.manifest).items()):
         verb = "has" if rows == 1 else "have"
         where = ""
@@ -236,7 +236,6 @@ def _damaged(outcome: "ExportResult") -> Iterator[str]:
 
 def _manifest_line(manifest: "Manifest", request: ExportRequest, target: "Target") -> str:
     from rmqinspect.export.manifest import MANIFEST
-    from rmqinspect.system.uri import shown
 
     rows = sum(file.rows for file in manifest.files)
     words = [count(len(manifest.files), "file"), count(rows, "row"), f"schema {request.schema}"]
@@ -280,21 +279,19 @@ class ExportRun:
         progress: Progress,
         started: datetime,
         skipped: "Sequence[SkippedStore]" = (),
+        shared: "Sequence[StoresPart]" = (),
+        order: Sequence[str] = (),
     ) -> None:
         from rmqinspect.export.part import ExportSpec
+        from rmqinspect.export.shared import notes_of
 
         self.skipped = list(skipped)
+        self.shared, self.order = shared, order
         self.plans, self.request, self.target = plans, request, target
         self.arguments, self.progress, self.started = arguments, progress, started
         self.jobs = count_jobs(arguments)
         # Metadata of each file of a store.
-        notes = {
-            plan.store.name: {
-                "store_paths": " ".join(map(shown, plan.store.paths)),
-                "broker_versions": " ".join(plan.releases),
-            }
-            for plan in plans
-        }
+        notes = {plan.store.name: notes_of(plan.paths, plan.releases) for plan in plans}
         # Tasks of a cluster run in another working directory.
         # On object storage a record costs two requests a part: there only where it is asked for.
         records = arguments.resume or not target.folder.is_remote
@@ -311,15 +308,20 @@ class ExportRun:
 
     def go(self) -> int:
         """Write and commit; if anything ends it before that, nothing is left behind."""
+        from rmqinspect.cli.export_engine import open_engine
         from rmqinspect.export.job import run_export
 
         try:
             self._announce()
-            with _open_engine(self.arguments, self.jobs) as engine:
+            asked = self.arguments
+            with open_engine(asked.engine, asked.master, self.jobs, verbose=bool(asked.verbose)) as engine:
                 self.progress.remark(f"engine: {engine.description}")
                 self.target.begin()
-                outcome = run_export(self.plans, self.spec, engine, self._advance, self.jobs, self._absent())
-                outcome.manifest.skipped = self.skipped
+                absent = self._absent()
+                outcome = run_export(
+                    self.plans, self.spec, engine, self._advance, self.jobs, absent, self.shared, self.order
+                )
+                self._tell_shared(outcome)
                 status = self._judge(outcome)
                 if outcome.taken_over:
                     self.progress.remark(f"{count(outcome.taken_over, 'part')} of an interrupted export taken over")
@@ -343,15 +345,15 @@ class ExportRun:
     def _announce(self) -> None:
         """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
         from rmqinspect.export.plan import estimate_size
-        from rmqinspect.tables.sources import scans_log
+        from rmqinspect.export.shared import without_log
 
         remark = self.progress.remark
         for plan in self.plans:
             for text in plan.store.remarks if self.arguments.verbose else ():
                 remark(text)
             tell_broker(plan.store, remark, plan.store.name)
-            if not plan.store.segments and (empty := [table for table in self.request.tables if scans_log(table)]):
-                remark(f"{plan.store.name}: no commit log segments: no rows of {', '.join(empty)}")
+            for text in without_log(plan.store, self.request.tables):
+                remark(text)
             self._announce_earlier(plan)
         self._announce_absent()
         need, free = estimate_size(self.plans), self.target.free
@@ -360,8 +362,10 @@ class ExportRun:
                 f"{self.arguments.output}: about {describe_size(need)} are needed, {describe_size(free)} are free"
             )
         size = sum(plan.size + sum(part.split.size for part in plan.side_parts) for plan in self.plans)
+        size_of_small = sum(part.size for part in self.shared)
+        size, need = size + size_of_small, need + size_of_small
         room = "" if free is None else f"; free {describe_size(free)}"
-        stores = count(len(self.plans), "store")
+        stores = count(len(self.plans) + sum(len(part.stores) for part in self.shared), "store")
         wait = "; waiting for Spark" if self.arguments.engine == "spark" else ""
         remark(f"{describe_size(size)} to read of {stores}, about {describe_size(need)} to write{room}{wait}")
         if size > LONG_READ:
@@ -441,6 +445,27 @@ class ExportRun:
 
     # --- after ------------------------------------------------------------------------------------
 
+    def _tell_shared(self, outcome: "ExportResult") -> None:
+        """Say what is said of other stores before anything is written.
+
+        :raises Unreadable: none of the stores could be read.
+        """
+        from rmqinspect.export.shared import FinishedStore
+
+        for store in outcome.results:
+            if isinstance(store, FinishedStore):
+                for text in store.remarks:
+                    self.progress.remark(text)
+                tell_holder(store.holder, self.progress.remark, store.name)
+        for skipped in outcome.manifest.skipped:
+            self.progress.complain(f"{skipped.error}; skipped")
+        places = {name: place for place, name in enumerate(self.order)}
+        self.skipped += outcome.manifest.skipped
+        self.skipped.sort(key=lambda store: places.get(store.name, 0))
+        outcome.manifest.skipped = self.skipped
+        if self.skipped and not outcome.manifest.stores:
+            raise Unreadable("no store could be read")
+
     def _judge(self, outcome: "ExportResult") -> ExitStatus:
         manifest = outcome.manifest
         for result in outcome.results:
@@ -454,16 +479,3 @@ class ExportRun:
         return exit_status(
             self.arguments.fail_on, damaged=bad and not nothing, unread=not manifest.complete, missed=nothing
         )
-
-
-@contextmanager
-def _open_engine(arguments: ExportArguments, jobs: int) -> "Iterator[Engine]":
-    if arguments.engine == "spark":
-        from rmqinspect.spark import spark_engine
-
-        with spark_engine(arguments.master, verbose=bool(arguments.verbose)) as engine:
-            yield engine
-        return
-    from rmqinspect.export.job import local_engine
-
-    yield local_engine(jobs)

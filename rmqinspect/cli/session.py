@@ -298,6 +298,11 @@ def tell_broker(store: "Store", remark: Callable[[str], None], name: str = "") -
     """Warn of a broker that runs on a store, which is `name` in the remark."""
     from rmqinspect.store.reader import lock_holder
 
-    if (holder := lock_holder(store)) is not None:
+    tell_holder(lock_holder(store), remark, name)
+
+
+def tell_holder(holder: int | None, remark: Callable[[str], None], name: str = "") -> None:
+    """Warn of the broker of a pid, None: there is none, that runs on a store, which is `name` in the remark."""
+    if holder is not None:
         told = f"a broker runs on this store (pid {holder} holds the lock): the files may change while they are read"
         remark(f"{name}: {told}" if name else told)

@@ -35,7 +35,6 @@ from rmqinspect.export.manifest import ExportedFile, ExportedStore, Manifest, fi
 from rmqinspect.export.part import (
     ExportSpec,
     LogPartRead,
-    Part,
     PartFile,
     PartRead,
     SidePartRead,
@@ -46,6 +45,7 @@ from rmqinspect.export.plan import StorePlan
 from rmqinspect.export.queue_checksums import QueueSums, UnitFacts, compare_units
 from rmqinspect.export.request import FINDINGS, LOG_TABLES, MESSAGES, LogPart, numbered_name
 from rmqinspect.export.resume import finished_parts, write_recorded
+from rmqinspect.export.shared import FinishedStore, StoresPart, StoresRead, Work, WorkRead, write_stores
 from rmqinspect.store.model import Store
 from rmqinspect.system.filesystem import Files, files_below, stat
 from rmqinspect.system.uri import is_below, realpath, shown
@@ -82,6 +82,11 @@ class StoreResult:
 
     def __post_init__(self) -> None:
         self.usage = UsageSums(self.plan.store)
+
+    @property
+    def name(self) -> str:
+        """Name of the store."""
+        return self.plan.store.name
 
     def add_log_part(self, read: LogPartRead) -> None:
         """Add the result of a part of the log."""
@@ -167,7 +172,7 @@ class StoreResult:
         result = verify_and_forecast(store, VerifyOptions(jobs=jobs))
         self.findings = Counter(result.findings.severities)
         self.unread += [message for message in result.unread if message not in self.unread]
-        return finding_batches(result, shown(store.paths[0]))
+        return finding_batches(result, shown(self.plan.paths[0]))
 
     # --- the entry of the manifest ----------------------------------------------------------------
 
@@ -192,7 +197,7 @@ class StoreResult:
         lost = [(gap.start, gap.end, gap.kind) for gap in self.lost_gaps() if gap.start >= plan.start]
         return ExportedStore(
             store.name,
-            store.paths,
+            plan.paths,
             _inputs(store),
             start,
             end,
@@ -234,7 +239,7 @@ def _inputs(store: Store) -> list[dict[str, object]]:
 
 @dataclass(frozen=True)
 class Engine:
-    """What runs `write_part` for the parts of an export.
+    """What runs `run_part` for the parts of an export.
 
     `run` yields the result of each part, in order, while later ones still run; closing it stops them.
     What ends an engine for another reason than a part, it raises.
@@ -242,16 +247,34 @@ class Engine:
 
     name: str  # local, spark
     description: str  # for people: how it runs them
-    run: Callable[[Sequence[Part], ExportSpec], Generator[PartRead, None, None]]
+    run: Callable[[Sequence[Work], ExportSpec], Generator[WorkRead, None, None]]
 
 
 def local_engine(jobs: int) -> Engine:
     """Return the engine that runs the parts in threads of this process; no JVM."""
 
-    def run(parts: Sequence[Part], spec: ExportSpec) -> Generator[PartRead, None, None]:
-        return run_ordered(partial(write_recorded, spec=spec), parts, jobs)
+    def run(parts: Sequence[Work], spec: ExportSpec) -> Generator[WorkRead, None, None]:
+        return run_ordered(partial(run_part, spec=spec), parts, jobs)
 
     return Engine("local", count(jobs, "thread"), run)
+
+
+def run_part(part: Work, spec: ExportSpec) -> WorkRead:
+    """Write a part of a store, or some small stores.
+
+    :raises Refused: a file cannot be written.
+    """
+    return write_stores(part, spec, _finish_alone) if isinstance(part, StoresPart) else write_recorded(part, spec)
+
+
+def _finish_alone(plan: StorePlan, spec: ExportSpec) -> FinishedStore:
+    """Export one store in this thread."""
+    outcome = run_export([plan], spec, local_engine(1))
+    (result,), (entry,) = outcome.results, outcome.manifest.stores
+    findings = outcome.manifest.findings
+    return FinishedStore(
+        entry.name, entry, outcome.manifest.files, outcome.names, findings, dict(result.first_bad), outcome.topics
+    )
 
 
 @dataclass(slots=True)
@@ -259,10 +282,15 @@ class ExportResult:
     """The outcome of an export that is ready to commit: all files are written, under the names their part chose."""
 
     manifest: Manifest
-    results: list[StoreResult]
+    results: list[StoreResult | FinishedStore]
     names: dict[str, str]  # name of each new file → name it was written under
     topics: set[str]  # seen by a topic filter
     taken_over: int = 0  # parts that an interrupted run had finished
+
+    @property
+    def planned(self) -> list[StoreResult]:
+        """The results of the stores that were planned in this process."""
+        return [result for result in self.results if isinstance(result, StoreResult)]
 
     @property
     def nothing_new(self) -> bool:
@@ -277,23 +305,32 @@ def run_export(
     progress: Callable[[int, int], None] = lambda size, rows: None,
     jobs: int = 1,
     absent: Manifest | None = None,
+    shared: Sequence[StoresPart] = (),
+    order: Sequence[str] = (),
 ) -> ExportResult:
     """Write all parts, then the tables that are computed from them. Commits nothing.
 
     `absent` has the stores of an earlier export that are not planned, and their files: they stay as they are.
+    `shared` are stores that their tasks plan; `order` are the names of all, in the order of the manifest.
     `progress` gets the bytes of log read and the rows written since the last call; `jobs` is the number of threads
     for work that does not go through the engine.
     """
-    stores = {plan.store.name: StoreResult(plan, unread=[*_not_read(plan, spec), *plan.missed]) for plan in plans}
-    result = ExportResult(Manifest(spec.request.as_document()), list(stores.values()), {}, set())
-    parts: list[Part] = []
+    planned = {plan.store.name: StoreResult(plan, unread=[*_not_read(plan, spec), *plan.missed]) for plan in plans}
+    finished: dict[str, FinishedStore] = {}
+    result = ExportResult(Manifest(spec.request.as_document()), [], {}, set())
+    parts: list[Work] = [*shared]
     for plan in plans:
         parts += [*plan.parts, *plan.side_parts]
-    finished = finished_parts(parts, spec) if spec.resumes else {}
-    result.taken_over = len(finished)
-    with closing(_with_finished(parts, finished, lambda rest: engine.run(rest, spec))) as reads:
+    taken_over = finished_parts(parts, spec) if spec.resumes else {}
+    result.taken_over = len(taken_over)
+    with closing(_with_finished(parts, taken_over, lambda rest: engine.run(rest, spec))) as reads:
         for read in _rewrite_where_entries_differ(reads, partial(write_part, spec=spec)):
-            store = stores[read.part.store]
+            if isinstance(read, StoresRead):
+                finished |= {store.name: store for store in read.stores}
+                result.manifest.skipped += read.skipped
+                progress(read.part.size, sum(file.rows for store in read.stores for file in store.files))
+                continue
+            store = planned[read.part.store]
             if isinstance(read, LogPartRead):
                 store.add_log_part(read)
                 progress(read.part.size, read.rows)
@@ -302,30 +339,44 @@ def run_export(
                 progress(0, sum(file.rows for file in read.files))
             result.topics |= read.topics
             result.names.update({file.name: file.written_as for file in read.files})
-    for store in result.results:
-        # The earlier export may have everything of a store that this one asks for.
-        unchanged = store.plan.known is not None and not store.files and spec.request.tables == (MESSAGES,)
-        made = [] if unchanged else store.make_tables(spec, jobs)
-        result.topics |= spec.selection(store.plan.store.name).topics_seen
-        result.names.update({file.name: file.written_as for file in made})
-        result.manifest.files += [*store.plan.kept, *store.files]
-        result.manifest.stores.append(store.as_store())
+    found: dict[str, int] = Counter()
+    for name in order or planned:
+        if name in finished:
+            done = finished[name]
+            result.topics |= done.topics
+            result.names.update(done.names)
+            result.manifest.files += done.files
+            result.manifest.stores.append(done.entry)
+            result.results.append(done)
+            found.update(done.findings or {})
+        elif name in planned:
+            _finish(planned[name], result, spec, jobs)
+            found.update(planned[name].findings or {})
     if absent is not None:
         result.manifest.files += absent.files
         result.manifest.stores += absent.stores
     if FINDINGS in spec.request.tables:
-        counted = [store.findings for store in result.results if store.findings is not None]
-        result.manifest.findings = {
-            severity: sum(found[severity] for found in counted) for severity in ("error", "warning", "info")
-        }
+        result.manifest.findings = {severity: found[severity] for severity in ("error", "warning", "info")}
     return result
 
 
+def _finish(store: StoreResult, result: ExportResult, spec: ExportSpec, jobs: int) -> None:
+    """Make the tables of a planned store, and add what it has to the result."""
+    # The earlier export may have everything of a store that this one asks for.
+    unchanged = store.plan.known is not None and not store.files and spec.request.tables == (MESSAGES,)
+    made = [] if unchanged else store.make_tables(spec, jobs)
+    result.topics |= spec.selection(store.name).topics_seen
+    result.names.update({file.name: file.written_as for file in made})
+    result.manifest.files += [*store.plan.kept, *store.files]
+    result.manifest.stores.append(store.as_store())
+    result.results.append(store)
+
+
 def _with_finished(
-    parts: Sequence[Part],
+    parts: Sequence[Work],
     finished: Mapping[int, PartRead],
-    run: Callable[[Sequence[Part]], Generator[PartRead, None, None]],
-) -> Generator[PartRead, None, None]:
+    run: Callable[[Sequence[Work]], Generator[WorkRead, None, None]],
+) -> Generator[WorkRead, None, None]:
     """Yield the results in the order of the parts; only those that are not finished are run."""
     with closing(run([part for number, part in enumerate(parts) if number not in finished])) as reads:
         for number in range(len(parts)):
@@ -345,8 +396,8 @@ def _not_read(plan: StorePlan, spec: ExportSpec) -> list[str]:
 
 
 def _rewrite_where_entries_differ(
-    reads: Iterable[PartRead], rewrite: Callable[[LogPart], PartRead]
-) -> Iterator[PartRead]:
+    reads: Iterable[WorkRead], rewrite: Callable[[LogPart], PartRead]
+) -> Iterator[WorkRead]:
     """Yield the results in order, each scanned from the state in which the one before it ended.
 
     The same rule for splits: `commitlog.scan.redo_where_borders_differ`.

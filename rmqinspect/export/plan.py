@@ -75,6 +75,10 @@ class StorePlan:
     releases: Sequence[str] = ()  # broker releases that may have written the store
     cut: list[int] = field(default_factory=list)  # those of `replaced` that are gone from the log's end
     missed: list[str] = field(default_factory=list)  # segments it could not read completely, one message each
+    paths: Sequence[str] = ()  # of the store, as they were given
+
+    def __post_init__(self) -> None:
+        self.paths = self.paths or self.store.paths
 
     @property
     def size(self) -> int:

@@ -68,7 +68,7 @@ def write_recorded(part: Part, spec: ExportSpec) -> PartRead:
     return result
 
 
-def finished_parts(parts: Sequence[Part], spec: ExportSpec) -> dict[int, PartRead]:
+def finished_parts(parts: Sequence[Any], spec: ExportSpec) -> dict[int, PartRead]:
     """Return the results of an earlier run, by the number of their part: of those whose files are all there.
 
     :raises Refused: the folder cannot be listed.

@@ -47,7 +47,7 @@ _UNFINISHED_EXPORT = "an unfinished export exists: --resume goes on with it, --o
 # File names that only exports make: parts, complete or left by a killed run, and the two marker files.
 _PART = re.compile(r"\.?[^/]*-(\d{20}-\d{20}|\d{5})\.parquet(\.[0-9a-f]+\.[0-9a-f]+\.part)?")
 _UNFINISHED = re.compile(
-    r".*\.parquet\.[0-9a-f]+\.[0-9a-f]+\.(part|done)|.*\._(manifest\.json|SUCCESS)\.[0-9a-f]+\.part"
+    r".*\.parquet\.[0-9a-f]+\.[0-9a-f]+\.(part|done(\.[0-9a-f]+\.part)?)|.*\._(manifest\.json|SUCCESS)\.[0-9a-f]+\.part"
 )
 
 

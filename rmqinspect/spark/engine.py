@@ -29,9 +29,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from rmqinspect.errors import RmqinspectError
-from rmqinspect.export.job import Engine
-from rmqinspect.export.part import ExportSpec, Part, PartRead
-from rmqinspect.export.resume import write_recorded
+from rmqinspect.export.job import Engine, run_part
+from rmqinspect.export.part import ExportSpec
+from rmqinspect.export.shared import Work, WorkRead
 from rmqinspect.spark.jvm_errors import first_line
 
 Answers = Generator[tuple[int, bytes], None, None]  # number of a part, pickled result
@@ -61,8 +61,8 @@ def connect_engine(session: SparkSession) -> Engine:
 
 
 def _in_order(
-    answer: Callable[[Sequence[Part], ExportSpec], Answers], parts: Sequence[Part], spec: ExportSpec
-) -> Generator[PartRead, None, None]:
+    answer: Callable[[Sequence[Work], ExportSpec], Answers], parts: Sequence[Work], spec: ExportSpec
+) -> Generator[WorkRead, None, None]:
     """Yield the result of each part, in order, while the others still run.
 
     :raises JobFailed: with Spark's reason.
@@ -78,17 +78,17 @@ def _in_order(
             yield _unpickle(early.pop(number))
 
 
-def _write_and_pickle(part: Part, spec: ExportSpec) -> bytes:
+def _write_and_pickle(part: Work, spec: ExportSpec) -> bytes:
     """Write a part; return the pickled result, or the pickled error if it is one of ours."""
     try:
-        result: PartRead | RmqinspectError = write_recorded(part, spec)
+        result: WorkRead | RmqinspectError = run_part(part, spec)
     except RmqinspectError as error:
         result = error
     return pickle.dumps(result, protocol=5)
 
 
-def _unpickle(content: bytes) -> PartRead:
-    result: PartRead | RmqinspectError = pickle.loads(content)
+def _unpickle(content: bytes) -> WorkRead:
+    result: WorkRead | RmqinspectError = pickle.loads(content)
     if isinstance(result, RmqinspectError):
         raise result
     return result
@@ -117,7 +117,7 @@ class _Results(AccumulatorParam[dict[int, bytes]]):
         return value1
 
 
-def _run_job(context: SparkContext, parts: Sequence[Part], spec: ExportSpec) -> Answers:
+def _run_job(context: SparkContext, parts: Sequence[Work], spec: ExportSpec) -> Answers:
     results = context.accumulator({}, _Results())
     job = _Job(context, partial(_run_task, spec=spec, results=results), parts)
     job.thread.start()
@@ -134,7 +134,7 @@ def _run_job(context: SparkContext, parts: Sequence[Part], spec: ExportSpec) -> 
         job.end()
 
 
-def _run_task(numbered: tuple[int, Part], spec: ExportSpec, results: Any) -> None:
+def _run_task(numbered: tuple[int, Work], spec: ExportSpec, results: Any) -> None:
     number, part = numbered
     results.add({number: _write_and_pickle(part, spec)})
 
@@ -142,7 +142,7 @@ def _run_task(numbered: tuple[int, Part], spec: ExportSpec, results: Any) -> Non
 class _Job:
     """A job in its own thread: Spark's call blocks until the last task is done."""
 
-    def __init__(self, context: SparkContext, task: Any, parts: Sequence[Part]) -> None:
+    def __init__(self, context: SparkContext, task: Any, parts: Sequence[Work]) -> None:
         self.failure: str | None = None
         self._context, self._task, self._parts = context, task, parts
         self._group = f"rmqinspect export {id(self)}"
@@ -165,7 +165,7 @@ class _Job:
 # --- Spark Connect ------------------------------------------------------------------------------------
 
 
-def _load(session: SparkSession, parts: Sequence[Part], spec: ExportSpec) -> Answers:
+def _load(session: SparkSession, parts: Sequence[Work], spec: ExportSpec) -> Answers:
     session.dataSource.register(PartSource)
     work = base64.b85encode(zlib.compress(pickle.dumps((list(parts), spec)))).decode()
     rows = session.read.format(PartSource.name()).option("work", work).load().toLocalIterator()
@@ -201,11 +201,11 @@ class PartSource(DataSource):
 @dataclass(frozen=True)
 class _NumberedPart(InputPartition):
     number: int
-    part: Part
+    part: Work
 
 
 class _PartReader(DataSourceReader):
-    def __init__(self, parts: Sequence[Part], spec: ExportSpec) -> None:
+    def __init__(self, parts: Sequence[Work], spec: ExportSpec) -> None:
         self._spec = spec
         self._partitions = [_NumberedPart(number, part) for number, part in enumerate(parts)]
 

@@ -24,8 +24,9 @@ from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.forecast.lost_records import lost_at_start, with_lost
 from rmqinspect.rocksdb.unpack import unpacked, with_unread_databases
 from rmqinspect.spark.options import SCHEMAS, Hints, Settings, read_options
-from rmqinspect.spark.planning import Named, SplitTask, StoresTask, side_by_side, tasks_of
+from rmqinspect.spark.planning import Named, SplitTask, StoresTask, tasks_of
 from rmqinspect.statuses import SOUND
+from rmqinspect.store.log_size import in_threads
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Range, Selection
@@ -119,7 +120,7 @@ class Reader(DataSourceReader):
 
     def _cut(self, now: datetime, stores: Sequence[Named]) -> Iterator[list[SplitTask]]:
         """Open stores, and yield the splits of each."""
-        opened = side_by_side(lambda store: store[1].open(), stores)
+        opened = in_threads(lambda store: store[1].open(), stores)
         sizes = [segment.size for store in opened for segment in store.segments]
         split_size = self.settings.split_size or default_split_size(sizes, os.cpu_count() or 1)
         for (name, origin), store in zip(stores, opened, strict=True):

@@ -174,7 +174,7 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
     first_path, (_, first_place) = located[0]
     remarks: list[str] = []
     return Store(
-        name=_name_of(first_path),
+        name=name_of(first_path),
         paths=tuple(path for path, _ in located),
         given=kind_of(first_place) if first_place else "store",
         files=ordered,
@@ -192,7 +192,8 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
     )
 
 
-def _name_of(path: str) -> str:
+def name_of(path: str) -> str:
+    """Return the name of the store at a path: that of its folder."""
     own = path if uri.is_remote(path) else os.path.normpath(os.path.abspath(path))
     return name_text(uri.basename(own))
 

@@ -18,7 +18,8 @@ import pytest
 
 from rmqinspect.cli import ExitStatus, main
 from rmqinspect.export.job import Engine
-from rmqinspect.export.part import ExportSpec, Part, PartRead, write_part
+from rmqinspect.export.part import ExportSpec, write_part
+from rmqinspect.export.shared import StoresPart, Work, WorkRead
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.samples import ROOT
@@ -312,11 +313,12 @@ def test_topics_without_new_records_are_not_missed(run: Run, tmp_path: Path) -> 
     assert sorted(rows().column("topic").to_pylist()) == ["a", "a", "b"]
 
 
-def test_a_store_that_is_left_out_later_is_missed(run: Run) -> None:
+def test_the_rows_of_a_store_that_is_left_out_later_stay(run: Run) -> None:
     run(f"a={FLIPPED}", f"b={HEALTHY}")
     status, _, err = run(f"a={FLIPPED}", "--incremental")
-    assert status == ExitStatus.REFUSED
-    assert "has a store b" in err
+    assert status == ExitStatus.DAMAGE
+    assert "b: not given: its rows of the earlier export stay" in err
+    assert set(rows().column("store").to_pylist()) == {"a", "b"}
 
 
 def test_last_is_another_time_in_each_store(run: Run) -> None:
@@ -333,8 +335,9 @@ def test_parts_are_written_there_from_any_folder(run: Run, tmp_path: Path, monke
     other = tmp_path / "other"
     other.mkdir()
 
-    def elsewhere(parts: Sequence[Part], spec: ExportSpec) -> Generator[PartRead, None, None]:
+    def elsewhere(parts: Sequence[Work], spec: ExportSpec) -> Generator[WorkRead, None, None]:
         for part in parts:
+            assert not isinstance(part, StoresPart)
             monkeypatch.chdir(other)
             read = write_part(part, spec)
             monkeypatch.chdir(tmp_path)

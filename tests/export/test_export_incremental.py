@@ -135,7 +135,7 @@ def test_rows_of_expired_segments_stay(broker: Broker, lake: Path) -> None:
     (broker.log / f"{0:020}").unlink()
     outcome = add(lake, [broker.store], WISH)
     assert outcome.nothing_new
-    assert outcome.results[0].plan.expired == 1
+    assert outcome.planned[0].plan.expired == 1
     assert exported(lake, "b", MESSAGES, WISH).num_rows == 90
 
 
@@ -187,7 +187,7 @@ def test_a_log_that_was_cut_between_two_segments_is_refused_too(broker: Broker, 
     with pytest.raises(Refused, match=f"b: segment {kept * SIZE} of the export of .* is gone, .*--replace-changed"):
         add(lake, [broker.store], WISH)
     outcome = add(lake, [broker.store], WISH, replace_changed=True)
-    plan = outcome.results[0].plan
+    plan = outcome.planned[0].plan
     assert (plan.cut, plan.replaced, plan.expired) == ([kept * SIZE], [kept * SIZE], 0)
     assert exported(lake, "b", MESSAGES, WISH).num_rows == sum(map(len, broker.pieces[:kept]))
     assert_same(lake, broker)
@@ -226,7 +226,7 @@ def test_what_could_not_be_read_is_missed_until_it_is_read(
 def test_a_hole_in_the_log_is_no_cut(broker: Broker, lake: Path) -> None:
     (broker.log / f"{SIZE:020}").unlink()
     outcome = add(lake, [broker.store], WISH)
-    assert (outcome.results[0].plan.cut, outcome.results[0].plan.expired) == ([], 1)
+    assert (outcome.planned[0].plan.cut, outcome.planned[0].plan.expired) == ([], 1)
     assert exported(lake, "b", MESSAGES, WISH).num_rows == 90
 
 

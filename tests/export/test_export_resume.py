@@ -71,6 +71,8 @@ def test_what_is_finished_is_taken_over_and_the_files_are_the_same(export: Expor
 def test_a_killed_export_is_resumed_though_it_was_not_asked_to(export: Export, tmp_path: Path) -> None:
     _, all_parts = export(tmp_path / "whole")
     export(tmp_path / "lake", "--resume", stops_after=3)  # leaves what a kill leaves
+    record = next(iter((tmp_path / "lake").rglob("*.done")))
+    record.rename(record.with_name(f".{record.name}.0123abcd.part"))  # one killed while it was written
     assert export(tmp_path / "lake")[0] == 6  # refused, and said how to go on
     assert export(tmp_path / "lake", "--resume")[1] < all_parts
     assert content(tmp_path / "lake") == content(tmp_path / "whole")

@@ -235,7 +235,7 @@ def test_a_range_of_the_log_is_read_alone(tmp_path: Path) -> None:
     place = rows.column("physical_offset")
     chosen = rows.filter(pc.and_(pc.greater_equal(place, 100_000), pc.less(place, 150_000))).combine_chunks()
     assert exported(tmp_path / "lake", store.name, MESSAGES, request).equals(chosen)
-    assert sum(part.size for part in outcome.results[0].plan.parts) < 100_000
+    assert sum(part.size for part in outcome.planned[0].plan.parts) < 100_000
 
 
 def test_a_range_in_a_file_that_is_gone_is_missed_and_the_rest_written(tmp_path: Path) -> None:

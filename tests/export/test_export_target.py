@@ -135,7 +135,9 @@ def test_a_run_that_is_cut_off_changes_nothing(
     if mode == FRESH:
         assert not (lake / SUCCESS).exists()
         if lake.exists() and everything(lake):
-            with pytest.raises(Refused, match="an unfinished export exists: --overwrite replaces it"):
+            with pytest.raises(
+                Refused, match="an unfinished export exists: --resume goes on with it, --overwrite replaces it"
+            ):
                 Target(str(lake), FRESH, [])
     outcome = export(lake, [store], WISH, mode=OVERWRITE)
     assert {file.name for file in outcome.manifest.files} == set(names(lake))

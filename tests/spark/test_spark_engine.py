@@ -87,7 +87,7 @@ def test_the_files_are_the_same_without_jobs_of_our_own(spark: "SparkSession", t
     for name, table in spark_files.items():
         assert table.equals(local[name], check_metadata=True), name
     assert reported == expected_told
-    assert [result.statuses for result in found.results] == [result.statuses for result in expected.results]
+    assert [result.statuses for result in found.planned] == [result.statuses for result in expected.planned]
     assert [store.lost for store in found.manifest.stores] == [store.lost for store in expected.manifest.stores]
 
 

@@ -229,21 +229,23 @@ def test_stores_behind_uris(spark: "SparkSession") -> None:
 
 def test_small_stores_of_many_share_tasks_and_the_rows_are_the_same(spark: "SparkSession", tmp_path: Path) -> None:
     made: list[str] = []
-    for number in range(12):
+    for number in range(8):
         pieces = [{"topic": f"t{number}", "queue_offset": at} for at in range(3)]
         write_segment(tmp_path / f"s{number}" / "commitlog", pad(lay(pieces), 4096))
         made.append(str(tmp_path / f"s{number}"))
     # Stores of other layouts, and one too large to share, stay in their place among them.
-    given = [*made[:5], *paths(), *made[5:]]
+    given = [*made[:5], *paths(STORES[0:5:2]), *made[5:], *paths(STORES[6:7])]
     named = [split_name(text) for text in given]
     stores = {name or Path(path).name: open_store([path]) for name, path in named}
-    reader = Reader(read_options({"paths": json.dumps(given), "split_size": "200000"}))
-    tasks = reader.partitions()
-    shared = [task.stores for task in tasks if isinstance(task, StoresTask)]
-    assert max(map(len, shared)) > 1 and any(isinstance(task, SplitTask) for task in tasks)
-    for table in ("messages", "gaps", "queue_units", "groups", "findings"):
-        found = rows(load(spark, given, table=table, split_size="200000"), table)
-        assert found.equals(local_rows(table, stores))
+    for table in ("messages", "groups", "findings"):
+        options = {"paths": json.dumps(given), "split_size": "200000", "table": table}
+        reader = pickle.loads(pickle.dumps(Reader(read_options(options))))
+        tasks = [pickle.loads(pickle.dumps(task)) for task in reader.partitions()]
+        shared = [task.stores for task in tasks if isinstance(task, StoresTask)]
+        assert max(map(len, shared)) > 1 and any(isinstance(task, SplitTask) for task in tasks)
+        batches = [batch for task in tasks for batch in reader.read(task)]
+        assert pa.Table.from_batches(batches, reader.settings.schema).equals(local_rows(table, stores)), table
+    assert rows(load(spark, given, split_size="200000")).equals(local_rows("messages", stores))
     one = load(spark, given, split_size="200000", pushdown="true").where("store = 's7'")
     assert [row.topic for row in one.collect()] == ["t7"] * 3
 
