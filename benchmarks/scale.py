@@ -5,7 +5,7 @@
     CPU s     =  start + a x stores + b x GiB of log + c x segments + q x queues
     requests  =          a x stores + b x GiB of log + c x segments + q x queues
 
-A store counts with 8 queues, where q is what each further one takes.
+For CPU seconds a store is one of 8 queues and 4 segments, and q and c are what each further one takes.
 
 Each constant is the difference of two measurements that differ in one thing:
 
@@ -157,7 +157,7 @@ def measure_shape(small: str, long: Sequence[str], wide: Sequence[str], out: Pat
         of_long, _ = run(words, long, out, compiled=True, rounds=rounds)
         of_wide, _ = run(words, wide, out, compiled=True, rounds=rounds)
         found[name] = {
-            "CPU ms a segment": (of_long.cpu - start.cpu) / len(long) / _SEGMENTS * 1e3,
+            "CPU ms a further segment": (of_long.cpu - start.cpu) / len(long) / _SEGMENTS * 1e3,
             "CPU ms a further queue": (of_wide.cpu - start.cpu) / len(wide) / (TOPICS * QUEUES - _QUEUES) * 1e3,
             "peak MB": (of_long.memory or 0) / 1e6,
         }
@@ -273,7 +273,7 @@ def run_watched(command: Sequence[str], stdin: str) -> Watch:
 def measure_spark(large: str, small: Sequence[str], out: Path) -> Constants:
     """Return by job the CPU seconds of the start, a store and a GiB, and the peak MB of each kind of process.
 
-    Start and stores are measured with the count: the session and the plan are the same for all.
+    What a store takes is measured with the count only.
     """
 
     def watched(name: str, stores: Sequence[str]) -> Watch:
@@ -286,15 +286,14 @@ def measure_spark(large: str, small: Sequence[str], out: Path) -> Constants:
 
     few, many = (watched("Spark, count", stores) for stores in (small[:FEW], small))
     each = (sum(many.cpu.values()) - sum(few.cpu.values())) / (len(small) - FEW)
-    start = sum(few.cpu.values()) - FEW * each
     size = sum(file.stat().st_size for file in Path(large, "commitlog").iterdir()) / GIB
     found: Constants = {}
     for name in _SPARK:
-        log = watched(name, [large])
+        one, log = (watched(name, [store]) for store in (small[0], large))
         found[name] = {
-            "CPU s, start": start,
+            "CPU s, start": sum(one.cpu.values()) - each,
             "CPU s a store": each,
-            "CPU s a GiB": (sum(log.cpu.values()) - start - each) / size,
+            "CPU s a GiB": (sum(log.cpu.values()) - sum(one.cpu.values())) / size,
             **{f"{kind}, MB": max(few.memory[kind], many.memory[kind], log.memory[kind]) / 1e6 for kind in _KINDS},
         }
     shutil.rmtree(out, ignore_errors=True)
@@ -368,6 +367,7 @@ _TERMS: Mapping[str, Callable[[Shape], float]] = {
     "a long segment walked": lambda shape: _walked(shape) if shape.gib / shape.segments > _LONG else 0,
     "a segment": lambda shape: shape.segments,
     "a queue": lambda shape: shape.queues,
+    "a further segment": lambda shape: max(shape.segments - _TINY_LOG // _SEGMENT * shape.stores, 0),
     "a further queue": lambda shape: max(shape.queues - _QUEUES * shape.stores, 0),
 }
 
@@ -384,7 +384,9 @@ def terms_of(measured: Mapping[str, Constants]) -> Iterator[tuple[str, str, dict
     )
     for name in COMMANDS if fleet else ():
         of_fleet = {"start": fleet[name]["CPU s, start"], "a store": fleet[name]["CPU s a store"]}
-        shape = {f"a {of}": sparse[name][f"CPU ms a {of}"] / 1e3 for of in ("segment", "further queue") if sparse}
+        shape = {
+            f"a {of}": sparse[name][f"CPU ms a {of}"] / 1e3 for of in ("further segment", "further queue") if sparse
+        }
         for key in (key for key in log if key.startswith(f"{name} of ")):
             yield key, "CPU h", _renamed(name, of_fleet | shape | {"a GiB": log[key]["CPU s a GiB"]})
     for name, found in requests.items():
