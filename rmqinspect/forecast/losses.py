@@ -252,7 +252,7 @@ def _count_from(store: Store, start: int, behind: int, count: Callable[[int, int
         place = start + segment.lead
         room = behind - place
         for size in (size_at(segment, place), room):
-            if size <= room and count(place, size):
+            if 0 < size <= room and count(place, size):
                 start = place + size
                 break
         else:

@@ -44,6 +44,7 @@ Queue = tuple[str, int]  # topic, queue id
 _SPLIT_SIZE = 64 << 20
 _MOST_RECORDS = 1 << 20  # of topics in doubt that are compared
 _MOST_BETWEEN = 1 << 12  # records of another queue that are looked at for one that strayed
+_MOST_LIVES = 128  # beginnings of queues that are compared for it: topics are seldom deleted
 _MOST_SKIPPED = 4096  # queue offsets that a broker itself may have skipped
 _UNCOUNTED = int(SysFlag.TRANSACTION_PREPARED)  # the bit that prepared and rolled-back messages share
 _PLACE = attrgetter("place")
@@ -229,7 +230,7 @@ def _find_strays(lives: Mapping[Queue, Sequence[_Life]], damaged: Sequence[Damag
     for (topic, queue_id), some in lives.items():
         others = [((topic, queue_id ^ 1 << bit), queue_id ^ 1 << bit) for bit in range(_QUEUE_BITS)]
         there = [(queue, life) for queue, _ in others for life in lives.get(queue, ())]
-        for life in some if there else ():
+        for life in some if 0 < len(there) <= _MOST_LIVES and len(some) <= _MOST_LIVES else ():
             for before, behind in zip([None, *life.row], life.row, strict=False):
                 first = before.offset + before.taken if before else 0
                 start = before.end if before else 0

@@ -1,5 +1,6 @@
 """What is lost behind a new end of the log, against what the writer put there."""
 
+import shutil
 import struct
 from collections import Counter
 from pathlib import Path
@@ -230,3 +231,12 @@ def test_copies_and_given_up_units_that_cannot_be_read_are_said(
     with broken_disk(monkeypatch, lambda path: "consumequeue" in str(path), 0, 1 << 30):
         assert units_given_up(store, left, outcome, unread) == 0
     assert unread
+
+
+def test_a_record_that_says_it_has_no_size_ends(tmp_path: Path) -> None:
+    """A unit leads to it, so that it is counted already."""
+    root = oracle.copy("crash", "base-5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "index")
+    set_field(root, -1, -1, "total_size", "=0")
+    outcome = forecast(open_store([str(root)]), ForecastRequest("5.3.3", instead=False)).worst
+    assert outcome.losses.messages == 1
