@@ -82,8 +82,8 @@ def command(arguments: SqlArguments) -> int:
     \b
     Examples:
       rmqinspect sql "SELECT topic, count(*) FROM messages GROUP BY ALL" STORE
-      rmqinspect sql "FROM messages WHERE list_contains(keys, 'order-4711')" a=STORE b=STORE -f jsonl
-      rmqinspect sql "FROM next_starts WHERE may_be_writer ORDER BY messages_lost DESC" a=STORE b=STORE
+      rmqinspect sql "FROM messages WHERE list_contains(keys, 'K1')" STORE
+      rmqinspect sql "FROM next_starts WHERE may_be_writer" a=STORE b=STORE
       rmqinspect sql "DESCRIBE messages" STORE
     """
     format_ = choose_format(arguments)
