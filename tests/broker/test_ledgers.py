@@ -20,7 +20,6 @@ STORES = {OLD: ("4.7.1", "5.2.0", *RELEASES), NEW: ("5.1.4", "5.2.0", "5.3.3", "
 DAMAGES = tuple(damages(entries_of(oracle.store("broker", OLD))))
 FEW = {
     (OLD, "over the end of a segment", "4.9.7"),
-    (OLD, "last three", "5.1.4"),
     (NEW, "page", "5.5.0"),
 }
 ALL = [(store, name, release) for store, releases in STORES.items() for name in DAMAGES for release in releases]

@@ -339,7 +339,7 @@ def _judged(
 @pytest.mark.broker
 @pytest.mark.parametrize(
     ("release", "which", "clean"),
-    sampled([(release, which, clean) for release in RELEASES for which in (0, -1) for clean in (True, False)], 5),
+    sampled([(release, which, clean) for release in RELEASES for which in (0, -1) for clean in (True, False)], 9),
 )
 def test_brokers_go_on_behind_a_lost_queue(
     release: str, which: int, clean: bool, real_brokers: RealBrokers, tmp_path: Path
