@@ -2,9 +2,13 @@
 
 Parquet and Arrow keep the types of DuckDB; texts for people and programs have numbers, texts, bytes, times, lists and
 maps of these. Anything else is its JSON, or what Python prints of it.
+
+Each column has a name of its own: a join of two tables has `store` twice, and neither an object in JSON nor most
+readers of Parquet can have that. The second is `store_1`, as DuckDB names it in a table made of the query.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +18,29 @@ from rmqinspect.tables.table import TIMESTAMP
 
 def written_schema(schema: pa.Schema, *, texts: bool) -> pa.Schema:
     """Return the columns as they are written; `texts`: to a format of texts."""
-    return pa.schema([pa.field(one.name, _plain(one.type) if texts else _kept(one.type)) for one in schema])
+    types = (_plain(one.type) if texts else _kept(one.type) for one in schema)
+    return pa.schema([pa.field(name, type_) for name, type_ in zip(_distinct(schema.names), types, strict=True)])
 
 
 def as_written(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows with the types of `written_schema`."""
     pairs = zip(batch.columns, schema, strict=True)
     return pa.RecordBatch.from_arrays([_converted(array, field.type) for array, field in pairs], schema=schema)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which no two are equal, whether their case counts or not."""
+    taken = {name.casefold() for name in names}
+    met: set[str] = set()
+    distinct = []
+    for name in names:
+        one, number = name, 0
+        while one.casefold() in met or (number and one.casefold() in taken):
+            number += 1
+            one = f"{name}_{number}"
+        met.add(one.casefold())
+        distinct.append(one)
+    return distinct
 
 
 def _kept(type_: pa.DataType) -> pa.DataType:

@@ -414,6 +414,21 @@ def test_every_format_has_the_types_of_a_result(run: Run, tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("format_", ["json", "csv", "parquet"])
+def test_columns_of_one_name_are_told_apart(run: Run, tmp_path: Path, format_: str) -> None:
+    query = """SELECT m.store, m.size, u.store, u.size, 1 AS size_1
+        FROM messages m JOIN queue_units u USING (physical_offset)"""
+    assert run("sql", query, FLIPPED, "-o", tmp_path / "out", "-f", format_)[0] in (0, 3)
+    match format_:
+        case "json":
+            names = list(json.loads((tmp_path / "out").read_bytes())["rows"][0])
+        case "csv":
+            names = (tmp_path / "out").read_text().splitlines()[0].split(",")
+        case _:
+            names = pq.read_table(tmp_path / "out").schema.names
+    assert names == ["store", "size", "store_1", "size_2", "size_1"]
+
+
 def test_times_are_in_the_zone_that_is_asked_for(run: Run) -> None:
     query = "SELECT count(*) AS n, min(store_timestamp) AS first FROM messages WHERE store_timestamp >= '{}'"
     (utc,) = rows(run, query.format("2026-11-21 08:48:45"), FLIPPED)
