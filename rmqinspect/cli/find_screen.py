@@ -49,11 +49,21 @@ class Traced(NamedTuple):
 class Lives:
     """Takes hits, and traces their lives. Copies of one message have one life."""
 
-    def __init__(self, life: bool | None, *, scan: bool, jobs: int, unread: dict[str, None]) -> None:
+    def __init__(
+        self,
+        life: bool | None,
+        *,
+        scan: bool,
+        jobs: int,
+        unread: dict[str, None],
+        trace_topics: tuple[str, ...] = (),
+    ) -> None:
         """Trace all hits, none, or a few of few (None); `scan`: by reading the whole log, in so many threads.
 
-        `unread` gets a line for everything that the lives need and that could not be read.
+        `unread` gets a line for everything that the lives need and that could not be read. `trace_topics` hold message
+        traces, besides those that are found.
         """
+        self._trace_topics = trace_topics
         self.unread = unread
         self._all = life is True
         self._wanted = life is not False
@@ -81,7 +91,7 @@ class Lives:
                     self._left += 1
                     continue
                 if store.name not in tracers:
-                    tracers[store.name] = stack.enter_context(LifeTracer(store))
+                    tracers[store.name] = stack.enter_context(LifeTracer(store, self._trace_topics))
                 if self._all and not tracers[store.name].is_prepared(place):
                     following = self._hits[number : number + _AT_ONCE]
                     with suppress(Unreadable):  # then each is traced for itself, and says so
