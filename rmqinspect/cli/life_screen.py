@@ -247,10 +247,14 @@ def _group_lines(life: Life, words: _Words, *, everything: bool) -> Iterator[str
         yield from _SCREEN.rows(group, chains[group])
     if len(shown) > most:
         yield from _SCREEN.rows("", f"and {count(len(shown) - most, 'group')} more with retries")
+    proven = {one.group for one in life.traces if one.kind == "consumed"}  # a trace says more
     alike: dict[str, list[str]] = {}
     for group in sorted(plain - set(shown)):
         alike.setdefault(chains[group].partition(":")[0], []).append(group)
-    for words_of, names in alike.items():
+    for words_of, all_names in alike.items():
+        names = [name for name in all_names if words_of != "passed" or name not in proven]
+        if not names:
+            continue
         more = f" and {count(len(names) - most, 'group')} more" if len(names) > most else ""
         yield from _SCREEN.rows(words_of, ", ".join(names[:most]) + more + (_PASSED if words_of == "passed" else ""))
     if life.groups_unknown is not None:

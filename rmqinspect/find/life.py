@@ -326,6 +326,11 @@ class LifeTracer(LifeRecords):
         """What clients traced."""
         return TraceRecords(self, self._trace_topics)
 
+    def holds_traces(self, place: int) -> bool:
+        """Whether the record at a physical offset is one of message traces."""
+        identity = self.log.identity_at(place)
+        return identity is not None and identity.topic in self.traces.topics
+
     @cached_property
     def surroundings(self) -> Surroundings:
         """What the files beside the log say about transactions."""
@@ -366,7 +371,7 @@ class LifeTracer(LifeRecords):
             searched=searched,
             remarks=(*dict.fromkeys([*searched.remarks, *remarks, *self.consumers.problems[:1]]),),
             traces=tuple(traces),
-            trace_topics=self.traces.topics,
+            trace_topics=() if record.topic in self.traces.topics else self.traces.topics,
             groups_unknown=self.consumers.unread or (None if self.consumers.given else "no consumer offsets given"),
         )
 

@@ -30,6 +30,7 @@ from rmqinspect.text import count
 from rmqinspect.times import to_micros
 
 _NEAR = 200  # records of a trace topic behind a message that are read whatever the index says: some seconds
+_MANY_TOPICS = 200  # with a queue: in stores with more, traces are looked for in topics with known names alone
 _MOST_KEPT = 1 << 18  # contexts, for the next lives
 _KINDS = {
     "Pub": "sent",
@@ -71,7 +72,7 @@ class TraceRecords:
     @cached_property
     def topics(self) -> tuple[str, ...]:
         """The trace topics of the store."""
-        found = trace_topics(self._records.store, self._asked, self._records.unread)
+        found = trace_topics(self._records.store, self._asked, self._records.unread, _MANY_TOPICS)
         return tuple(topic for topic in found if not is_pattern(topic))
 
     def of(self, steps: Sequence[Step], others: Sequence[Step] = ()) -> tuple[list[Traced], list[str]]:
@@ -85,7 +86,7 @@ class TraceRecords:
         stored = {step.offset_msg_id for step in steps}
         # A message without an id has for a client that of its place.
         ids = ids or stored
-        if not self.topics or not steps:
+        if not self.topics or not steps or steps[0].topic in self.topics:
             return [], []
         hashes = {one: [index_hash(index_key(topic, one)) for topic in self.topics] for one in ids}
         found = look_up(self._records.index_files, hashes, self._records.log.follows, self._records.spans_of)

@@ -17,13 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.decompress import decompress
 from rmqinspect.codec.traces import COLUMNS, MALFORMED, OK, is_trace, read_contexts
 from rmqinspect.commitlog.record_reader import RecordReader
-from rmqinspect.consumequeue.bounds import queue_end, queue_files_of
+from rmqinspect.consumequeue.bounds import Files, queue_end, queue_files_of
 from rmqinspect.consumequeue.units import units_around
-from rmqinspect.errors import Unreadable
-from rmqinspect.find.plan import plan_look_up, planned_rows, rows_at
+from rmqinspect.errors import BadRecord, Unreadable
+from rmqinspect.find.plan import plan_look_up, planned_rows
 from rmqinspect.find.ways import place_span
+from rmqinspect.schemas.message import COMPRESSION_MASK, COMPRESSION_SHIFT, COMPRESSIONS
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import message_rows
@@ -96,23 +98,25 @@ _OF_RECORD = {
 _READ = frozenset({*_OF_RECORD.values(), "body", "status"})
 _UNREADABLE_BODY = pa.array(["body_undecodable", "body_too_large"])  # left compressed
 
-_MOST_TOPICS = 5000  # of which the first record is looked at: each costs two reads
+MANY_TOPICS = 5000  # of so many the first record is looked at: each costs some small reads
 _LONGEST_LOOK = 1 << 20  # bytes: clients write up to 128,000
 
 
-def trace_topics(store: Store, asked: tuple[str, ...] = (), unread: list[str] | None = None) -> tuple[str, ...]:
+def trace_topics(
+    store: Store, asked: tuple[str, ...] = (), unread: list[str] | None = None, most: int = MANY_TOPICS
+) -> tuple[str, ...]:
     """Return the topics of a store that hold traces: those asked for, those with a known name, and those found.
 
-    A topic is found where the first record that a unit of its queue leads to begins as a trace. Without queues only
-    names tell. What cannot be read is added to `unread`.
+    A topic is found where the first record that a unit of its queue leads to begins as a trace; in a store of more than
+    `most` topics, and without queues, only names tell. What cannot be read is added to `unread`.
     """
     if not store.queue_files:
         return tuple(dict.fromkeys((*asked, TRACE_TOPIC, f"{TRACE_PREFIX}*")))
-    unread = [] if unread is None else unread
     topics = dict.fromkeys(file.topic for file in store.queue_files)
     named = [topic for topic in topics if topic == TRACE_TOPIC or topic.startswith(TRACE_PREFIX)]
-    others = [topic for topic in topics if topic not in named and not _is_other(topic)]
-    return tuple(dict.fromkeys((*asked, *named, *_found(store, frozenset(others[:_MOST_TOPICS]), unread))))
+    others = frozenset(topic for topic in topics if topic not in named and not _is_other(topic))
+    found = _found(store, others, [] if unread is None else unread) if len(others) <= most else ()
+    return tuple(dict.fromkeys((*asked, *named, *found)))
 
 
 def _is_other(topic: str) -> bool:
@@ -122,27 +126,30 @@ def _is_other(topic: str) -> bool:
 
 def _found(store: Store, topics: frozenset[str], unread: list[str]) -> Iterator[str]:
     """Yield those of some topics whose first record begins as a trace."""
-    firsts: set[int] = set()
-    for topic, queues in groupby(queue_files_of(store), lambda files: files[0].topic):
-        if topic not in topics:
-            continue
-        for files in queues:
-            try:
-                ends = queue_end(files, store.log_start, lambda: True)
-                places: Ints = units_around(files, ends.first_kept, ends.first_kept + 1)[1]
-            except Unreadable as error:
-                unread.append(str(error))
-                continue
-            if len(places):
-                firsts.add(int(places[0]))
-                break
-    request = Request(
-        columns=frozenset({"physical_offset", "topic", "body"}),
-        max_body=_LONGEST_LOOK,
-        on_unreadable=unread.append,
-    )
-    found = {row["topic"] for row in rows_at(store, firsts, request) if is_trace(row["body"] or b"")} if firsts else ()
-    yield from sorted(topics.intersection(found))
+    by_topic = groupby(queue_files_of(store), lambda files: files[0].topic)
+    with RecordReader(store, unread.append) as log:
+        for topic, queues in by_topic:
+            if topic in topics and any(_begins_as_trace(store, files, log, unread) for files in queues):
+                yield topic
+
+
+def _begins_as_trace(store: Store, files: Files, log: RecordReader, unread: list[str]) -> bool:
+    """Whether the first record that a queue leads to begins as a trace does."""
+    try:
+        ends = queue_end(files, store.log_start, lambda: True)
+        places: Ints = units_around(files, ends.first_kept, ends.first_kept + 1)[1]
+    except Unreadable as error:
+        unread.append(str(error))
+        return False
+    record = log.fields_at(int(places[0])) if len(places) else None
+    body = b"" if record is None else record.body or b""
+    if record is not None and record.compressed:
+        kind = (record.number("sys_flag") & COMPRESSION_MASK) >> COMPRESSION_SHIFT
+        try:
+            body = decompress(body, COMPRESSIONS[min(kind, len(COMPRESSIONS) - 1)], _LONGEST_LOOK)
+        except BadRecord:
+            return False
+    return is_trace(body)
 
 
 def trace_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:

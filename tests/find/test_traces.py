@@ -192,11 +192,13 @@ def test_damage_is_a_row(tmp_path: Path) -> None:
 
 def test_the_screen_says_who_sent_and_who_consumed(run: Run) -> None:
     root = str(traced.store(FILES))
-    _, text, _ = run("find", root, "-k", "P0")
+    _, text, told = run("find", root, "-k", "P0")
     lines = [line.strip() for line in text.splitlines()]
     assert any("sent by PG_traced" in line and line.endswith(": success, from 127.0.0.1") for line in lines)
     assert any("consumed by g_flaky" in line and ": failed" in line for line in lines)
     assert any("consumed by g_flaky" in line and "retry 1: success" in line for line in lines)
+    assert not any(line.startswith("passed") for line in lines)  # the traces say more
+    assert text.count("life   ") == 1 and "hits of message traces, whose keys name it" in told
     _, text, _ = run("find", root, "-k", "U0")
     assert "none in RMQ_SYS_TRACE_TOPIC, audit_trace" in text
     _, text, _ = run("find", root, "-k", "P0", "--redact", "hosts")
@@ -206,7 +208,7 @@ def test_the_screen_says_who_sent_and_who_consumed(run: Run) -> None:
 def test_a_document_has_the_traces(run: Run) -> None:
     root = str(traced.store(FILES))
     _, text, _ = run("find", root, "-k", "P1", "-f", "json")
-    life, *_ = json.loads(text)["lives"]
+    (life,) = json.loads(text)["lives"]
     assert [(one["kind"], one["success"], one["result"]) for one in life["traces"] if one["group"] == "g_flaky"] == [
         ("consumed", False, "EXCEPTION"),
         ("consumed", True, "SUCCESS"),
