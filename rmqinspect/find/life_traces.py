@@ -117,8 +117,8 @@ class TraceRecords:
             self._read, self._contexts = set(), SCHEMA.empty_table()
         if new := places - self._read:
             records = self._records
-            rows = contexts_at(records.store, new, records.log, records.unread.append)
-            self._contexts = pa.concat_tables([self._contexts, rows])
+            found = contexts_at(records.store, new, records.log, records.unread.append)
+            self._contexts = pa.concat_tables([self._contexts, found])
             self._read |= new
         mask = pc.is_in(self._contexts["msg_id"], pa.array(sorted(ids)))
         for name, texts in (("msg_id", ids), ("offset_msg_id", stored)):

@@ -25,7 +25,8 @@ def contexts(*bodies: str) -> list[dict[str, Any]]:
 
 
 def test_the_decoder_of_each_release_finds_the_same() -> None:
-    different, seen = [], set()
+    different: list[Any] = []
+    seen: set[tuple[str, str]] = set()
     for line in traced.codec_lines():
         found = contexts(line["body"])
         known = [row for row in found if row["type"] in LAYOUTS]
