@@ -1,6 +1,7 @@
 """Message traces of real clients: the table, field by field as their decoder reads it, and the lives of messages."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.table import Request
 from tests.support import traced
 from tests.support.command import Run, runner
-from tests.support.samples import sample
+from tests.support.samples import ROOT, sample
 
 Row = dict[str, Any]
 FILES = "files-5.3.3"
@@ -213,6 +214,23 @@ def test_a_document_has_the_traces(run: Run) -> None:
         ("consumed", False, "EXCEPTION"),
         ("consumed", True, "SUCCESS"),
     ]
+
+
+def test_the_recipe_tells_what_was_consumed(run: Run) -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8").partition("## Was it consumed?")[2]
+    first, second = re.findall(r'rmqinspect sql "(.*?)" STORE', page.partition("```\n\n")[0], re.DOTALL)
+    root, truth = str(traced.store(FILES)), traced.truth(FILES)
+    _, text, _ = run("sql", first, root, "-f", "jsonl")
+    rows = [json.loads(line) for line in text.splitlines()]
+    told = Counter((row["msg_id"], row["group"], row["reconsume_times"], row["success"]) for row in rows)
+    answered = Counter((row["msg_id"], *_consumption(row)) for row in truth["consumed"] if row["group"] != "g_untraced")
+    # Messages of a batch that share an id are joined with each other.
+    assert set(told) == set(answered) and {one for one in told if told[one] > 1} == {
+        one for one in answered if answered[one] > 1
+    }
+    _, text, _ = run("sql", second.replace("'orders'", "'Payments'"), root, "-f", "jsonl")
+    (row,) = map(json.loads, text.splitlines())
+    assert (row["keys"], row["group"]) == (["P3"], "g_flaky")  # sent to the dead letters
 
 
 def test_decode_has_the_table_and_masks_it(run: Run) -> None:
