@@ -214,8 +214,12 @@ def _word(words: tuple[str, ...], *, by_number: bool) -> Callable[[pa.Array], _C
 
 def _keys(values: pa.Array) -> _Converted:
     """Split keys at spaces; none give an empty list, and a type without keys null."""
-    words = [None if text is None else [word for word in text.split(" ") if word] for text in values.to_pylist()]
-    return pa.array(words, pa.list_(pa.string())), np.zeros(len(values), np.bool_)
+    words = pc.split_pattern(values, " ")
+    if pc.any(pc.equal(pc.binary_length(words.flatten()), 0)).as_py():  # spaces side by side, or at an end
+        texts = values.to_pylist()
+        lists = [None if text is None else [word for word in text.split(" ") if word] for text in texts]
+        words = pa.array(lists, pa.list_(pa.string()))
+    return words, np.zeros(len(values), np.bool_)
 
 
 _TEXTS = frozenset(

@@ -67,6 +67,7 @@ def written(text: str) -> str:
         (f"{PUB}|true;", {"success": True}),  # before 4.4
         (f"{PUB}|OFFSET|false;", {"success": False, "offset_msg_id": "OFFSET"}),
         (f"{PUB}|OFFSET|true|9.9.9.9@1;", {"success": True, "client_host": "9.9.9.9@1"}),  # 4.8.0
+        (PUB.replace("K1 K2", " K1  K2 ") + "|true;", {"keys": ["K1", "K2"]}),
         (f"{PUB}|OFFSET|tru", {"status": "malformed"}),
         (PUB.replace("|12|", "|twelve|") + "|OFFSET|true", {"status": "malformed", "cost": 3}),
         (PUB.removesuffix("0") + "9|OFFSET|true", {"status": "malformed", "message_type": "9"}),
