@@ -1,11 +1,13 @@
 """Bodies of message traces: the fields that the decoders of the clients of all releases find in them."""
 
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from rmqinspect.codec.traces import LAYOUTS, STATUSES, is_trace, read_contexts
+from rmqinspect.tables.table import text
 from tests.support import traced
 
 NAMES = {
@@ -96,3 +98,27 @@ def test_contexts_without_an_end_between_them_are_all_read() -> None:
 def test_only_a_type_and_the_end_of_a_field_begin_a_trace() -> None:
     assert is_trace(b"SubAfter\1x") and is_trace(written(PUB).encode())
     assert not any(map(is_trace, (b"", b"Pub", b"Pub\2", b"Publish\1", b"\1Pub\1", b"x" * 99 + b"\1")))
+
+
+def test_changed_bytes_are_rows_and_each_body_is_read_alone() -> None:
+    chance, bodies = Random(5), [line["body"].encode() for line in traced.codec_lines()]
+    for _ in range(60):
+        some = [_changed(bytearray(chance.choice(bodies)), chance) for _ in range(4)]
+        texts, _ = text(pa.array(some, pa.binary()))
+        of, columns = read_contexts(texts)
+        rows = pa.table({**columns, "of": of}).to_pylist()
+        assert columns["status"].null_count == 0
+        for number in range(len(some)):
+            _, own = read_contexts(texts.slice(number, 1))
+            alone = [row | {"of": number} for row in pa.table(own).to_pylist()]
+            assert alone == [row for row in rows if row["of"] == number], some[number]
+
+
+def _changed(body: bytearray, chance: Random) -> bytes:
+    for _ in range(chance.randrange(12)):
+        at = chance.randrange(len(body) + 1)
+        if chance.random() < 0.5:
+            body[at : at + 1] = bytes([chance.choice((0, 1, 2, 32, 45, 48, 57, 128, 255))])
+        else:
+            del body[at : at + chance.randrange(30)]
+    return bytes(body)
