@@ -136,6 +136,8 @@ window, which find each field at a place computed from it. Tests read the same b
 - A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`,
   a row in README.md, a transcript in `tests/golden/`. It goes from store to store in a `Session`:
   `rmqinspect/cli/session.py`.
+- An option: a field made with `option`, in `rmqinspect/cli/options.py` if several commands have it; its name in a group
+  of `rmqinspect/cli/help_page.py`.
 - An output format: a class in `rmqinspect/output/`.
 - A folder, an import between folders, a library: `docs/build/floors.py`, then this page.
 """

@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
     PATH,
@@ -79,7 +80,7 @@ class DiffArguments(
     )
 
 
-@click.command("diff")
+@click.command("diff", cls=Command)
 @takes(DiffArguments)
 def command(arguments: DiffArguments) -> int:
     """Compare two stores: replica with master, before with after, a copy with its original.

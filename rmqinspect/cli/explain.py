@@ -18,6 +18,7 @@ from typing import Any, cast
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import ColorOptions, DocumentOptions, use_colour
 from rmqinspect.cli.parameters import argument, takes
 from rmqinspect.cli.session import document_format, print_document, printed_to
@@ -272,7 +273,7 @@ class ExplainArguments(DocumentOptions, ColorOptions):
 
 
 # Values may be negative and a pasted line may contain anything: what looks like an option is checked below.
-@click.command("explain", context_settings={"ignore_unknown_options": True})
+@click.command("explain", cls=Command, context_settings={"ignore_unknown_options": True})
 @takes(ExplainArguments)
 def command(arguments: ExplainArguments) -> ExitStatus:
     """Explain a code, field, flag or log line: meaning, cause, what a broker does, what to run next.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.lost import compare_with, exit_option, is_clean, save_command
 from rmqinspect.cli.options import (
     PATH,
@@ -116,7 +117,7 @@ class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
             raise click.UsageError("--script prints a script: --all-versions, --explain and -f cannot be combined.")
 
 
-@click.command("forecast")
+@click.command("forecast", cls=Command)
 @takes(ForecastArguments)
 def command(arguments: ForecastArguments) -> int:
     """Tell what a broker does to a store at its next start: will it start, and what will be gone?

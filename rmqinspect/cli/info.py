@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import DocumentsOptions, FleetOptions, LookOptions, given_stores, use_colour
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.session import document_format, document_of, print_document, print_lines, printed_to, refuse_early
@@ -46,7 +47,7 @@ class InfoArguments(DocumentsOptions, LookOptions, FleetOptions):
     """What `info` is asked for."""
 
 
-@click.command("info")
+@click.command("info", cls=Command)
 @takes(InfoArguments)
 def command(arguments: InfoArguments) -> int:
     """Show one screen about a store: layout, last stop, log, queues, index, groups. No full scan.

@@ -6,7 +6,7 @@ A field made with `option` or `argument` is both a click parameter and a typed a
     class DecodeArguments(OutputOptions, SelectionOptions):     parts shared with other commands
         table: str | None = option("--table", help=...)         click: --table -> table
 
-    @click.command("decode")
+    @click.command("decode", cls=Command)
     @takes(DecodeArguments)
     def command(arguments: DecodeArguments) -> int: ...
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
 from rmqinspect.cli.options import (
     JobOptions,
@@ -48,7 +49,7 @@ class RebuildArguments(NewStoreOptions, SourceOptions, JobOptions, RedactOptions
     broker_version: str | None = release_option()
 
 
-@click.command("rebuild")
+@click.command("rebuild", cls=Command)
 @takes(RebuildArguments)
 def command(arguments: RebuildArguments) -> int:
     """Make a store with new queues, index and checkpoint from a sound log; the old one is only read.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
 from rmqinspect.cli.options import (
     CarveOptions,
@@ -64,7 +65,7 @@ class SalvageArguments(
     broker_version: str | None = release_option()
 
 
-@click.command("salvage")
+@click.command("salvage", cls=Command)
 @takes(SalvageArguments)
 def command(arguments: SalvageArguments) -> int:
     """Save what can be saved of damaged stores into a new one that a broker serves; the old ones are only read.

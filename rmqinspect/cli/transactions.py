@@ -13,6 +13,7 @@ import click
 from rmqinspect.broker.gone import reserved_hours
 from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
 from rmqinspect.cli.decode import RowsOptions, print_rows, read_view
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.selection import TimeOptions, TopicNameOptions, with_times
@@ -50,7 +51,7 @@ class TransactionsArguments(NamedSourceOptions, RowsOptions, TopicNameOptions, T
     )
 
 
-@click.command("transactions")
+@click.command("transactions", cls=Command)
 @takes(TransactionsArguments)
 def command(arguments: TransactionsArguments) -> int:
     """Show what became of half messages: pending, committed, rolled back or given up.

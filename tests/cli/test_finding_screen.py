@@ -233,7 +233,7 @@ def test_prose_and_options_of_a_help_page_end_at_the_same_width(
         examples = [line for line in lines if line.startswith("    rmqinspect ")]
         assert all(shlex.split(line) for line in examples)
     main(["verify", "--help"])
-    prose, options = capsys.readouterr().out.split("Options:")
+    prose, options = capsys.readouterr().out.split("Checks:")
     ends = [max(map(len, part.splitlines())) for part in (prose, options)]
     assert min(ends) > min(columns, 100) - 8
 
