@@ -24,6 +24,7 @@ from rmqinspect.cli.options import (
     choose_format,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.session import printed_to, tell_broker, write_table
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, interrupt_no_more, interrupted_once
@@ -128,9 +129,8 @@ def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: D
             evidence=evidence,
         )
     elif not arguments.quiet:
-        colour = use_colour(arguments.color)
-        for line in _screen(outcome, names, arguments.verbose, arguments.zone):
-            click.echo(line, color=colour)
+        lines = _screen(outcome, names, arguments.verbose, arguments.zone)
+        print_answered(lines, colour=use_colour(arguments.color))
     if (format_ != "table" or arguments.output) and not arguments.quiet:
         click.echo(_SCREEN.line("VERDICT", _verdict(outcome)), err=True)
 

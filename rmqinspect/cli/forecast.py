@@ -25,6 +25,7 @@ from rmqinspect.cli.options import (
     given_stores,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
@@ -358,8 +359,8 @@ def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
     from rmqinspect.cli.forecast_screen import verdict_lines
 
     shade = _COLOURS[_status(forecast)]
-    for line in verdict_lines(forecast):
-        click.echo(click.style(line, fg=shade, bold=True) if colour else line, color=colour)
+    lines = (click.style(line, fg=shade, bold=True) if colour else line for line in verdict_lines(forecast))
+    print_answered(lines, colour=colour)
 
 
 def _lines(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -> Iterator[str]:

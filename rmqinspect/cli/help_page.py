@@ -6,6 +6,8 @@ another thing in one command than in the others is listed with it, as `verify:--
 
 import click
 
+from rmqinspect.cli import CONTEXT
+
 GROUPS: dict[str, str] = {
     # what one command is about
     "Checks": "--level --check --skip --list-checks --max-findings",
@@ -22,7 +24,7 @@ GROUPS: dict[str, str] = {
     "Next start": "--lost-at-start --not-in --broker-version --exit --all-versions --as-copied --explain --script"
     " --replica --salvage",
     # how they are shown, and read
-    "Output": "--format --output --limit --columns --body --raw-body --max-body --redact --tz --color",
+    "Output": "--format --output --limit --columns --body --raw-body --max-body --redact --tz --color --no-pager",
     "Reading": "--stores-from --config --base --carve --scan --rocksdb --rocksdb-copy --jobs --memory --read-rate"
     " --max-config",
     "General": "--fail-on --progress --quiet --verbose --help",
@@ -39,7 +41,7 @@ def long_name(option: click.Parameter) -> str:
 
 def option_groups(command: click.Command) -> dict[str, list[click.Option]]:
     """Return the options of a command by heading; those that are in no group, last, under `Other`."""
-    params = command.get_params(click.Context(command))
+    params = command.get_params(click.Context(command, **CONTEXT))  # click keeps the help option that this makes
     left = {long_name(param): param for param in params if isinstance(param, click.Option) and not param.hidden}
     found: dict[str, list[click.Option]] = {}
     special = {name.partition(":")[2] for name in _all_names() if name.startswith(f"{command.name}:")}

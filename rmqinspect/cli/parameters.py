@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from rmqinspect.cli.pager import go_without
 from rmqinspect.cli.terminal import compiling_told
 from rmqinspect.text import escape
 
@@ -84,6 +85,8 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
         @wraps(command)
         def run(**values: Any) -> Returned:
             arguments = options(**values)
+            if getattr(arguments, "output", None) not in (None, "-"):
+                go_without()  # what is printed beside a file is short, or goes on for long
             if not isinstance(arguments, RemarkOptions):  # it reads no store
                 return command(arguments)
             with compiling_told(quiet=arguments.quiet, verbose=arguments.verbose):

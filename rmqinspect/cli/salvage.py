@@ -25,6 +25,7 @@ from rmqinspect.cli.options import (
     count_jobs,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
@@ -138,8 +139,8 @@ def command(arguments: SalvageArguments) -> int:
         if not arguments.quiet:
             look = Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0)
             proven = proof_lines(result.proof, target, started, arguments.redact, look)
-            for line in (*_receipt_lines(result.receipt, target), *proven):
-                click.echo(line, color=use_colour(arguments.color))
+            lines = (*_receipt_lines(result.receipt, target), *proven)
+            print_answered(lines, colour=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
     if not arguments.quiet and not arguments.dry_run:
