@@ -114,7 +114,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | window | the bytes of a segment that are in memory at a time |
 | run | consecutive records of one window, as columns |
 | gap | bytes between records, with what they are: zeros, a segment's end, damage |
-| stale | of a record: left behind the log's end by an earlier life of the file |
+| stale | of a record: behind the log's end: cut off earlier, and not overwritten |
 | witness | a file, name or counter from which follows that something else existed |
 | lead, leads to | a unit or index entry leads to a record if what it says of it holds |
 | way | one way to find a message (`find`), or to start a broker (`forecast`) |

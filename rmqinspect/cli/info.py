@@ -256,12 +256,11 @@ def _checkpoint(facts: "Overview", zone: "tzinfo") -> str:
         return "none: no such file"
     if not values:
         return "unreadable or empty"
-    last, times = _moment(facts.log.end.last_timestamp, zone), []
-    for name, word in _TIMES:
-        if name in values:
-            text = _moment(values[name], zone) if values[name] else "never"
-            # Without the date if it is the last record's.
-            times.append(f"{word} {text[11:] if 'T' in text and text[:11] == last[:11] else text}")
+    times = [
+        f"{word} {_moment(values[name], zone) if values[name] else 'none saved'}"
+        for name, word in _TIMES
+        if name in values
+    ]
     offsets = [f"{word} {group_digits(values[name])}" for name, word in _OFFSETS if values.get(name)]
     if facts.log.end.last_timestamp is None:
         judged = "no record to compare with"

@@ -209,7 +209,7 @@ def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
     yield from _SCREEN.rows("new store", f"{shown(target)}, {version}{dry}")
     for source in receipt.sources:
         differs = "" if source.differs_from is None else f", differs from {group_digits(source.differs_from)} on"
-        stale = f", {describe_size(source.stale_bytes)} of an earlier life stay out" if source.stale_bytes else ""
+        stale = f", {describe_size(source.stale_bytes)} cut off earlier stay out" if source.stale_bytes else ""
         words = f"{describe_size(source.taken_bytes)} taken of {describe_size(source.sound_bytes)} that are sound"
         yield from _SCREEN.rows("source", f"{escape(source.name)}: {source.verdict}; {words}{differs}{stale}")
         yield from _SCREEN.rows("", some([f"renamed {escape(one)}" for one in source.renamed]))
