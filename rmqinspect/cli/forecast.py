@@ -341,7 +341,7 @@ def _forecast(store: "Store", arguments: ForecastArguments) -> "Forecast":
             clues = f"from content: {found.version_from}" if found.version_from else "no evidence in the content"
             agree = "agree" if len(alike(found)) == 1 else "differ, the worst one decides"
             progress.remark(
-                f"the version is not given: walked for {span_of(found.outcomes)} ({clues}); the outcomes {agree}"
+                f"the version is not given: by the rules of {span_of(found.outcomes)} ({clues}); the outcomes {agree}"
             )
     return found
 

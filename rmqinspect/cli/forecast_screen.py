@@ -373,7 +373,7 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
         return
     better = [way for way in forecast.instead if way.is_better]
     others = [way for way in forecast.instead if not way.is_better]
-    yield "instead (nothing was changed; each way was walked)"
+    yield "instead (nothing was changed; each way was worked out by the same rules)"
     widths = [cell_width(escape(way.way)) for way in better]
     room = line_width() // 2
     aside = Screen(indent=max((width for width in widths if width <= room), default=2) + 2, lead=2, cut=True)

@@ -34,7 +34,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.rescue.salvage import Salvaged
-    from rmqinspect.rescue.salvage_receipt import Aside, Repair, SalvageReceipt
+    from rmqinspect.rescue.salvage_receipt import Aside, LostOffsets, Repair, SalvageReceipt
     from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=12, phrases=True)
@@ -222,30 +222,31 @@ def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
     if receipt.bridged:
         yield from _SCREEN.rows("bridged", f"{count(len(receipt.bridged), 'place')}, {describe_size(bridged)}")
     yield from _SCREEN.several("aside", [*map(_aside_words, receipt.aside[:LISTED]), *more(receipt.aside)])
-    lost = [
-        f"{escape(one.topic)}/{one.queue_id}: {_offsets(one.lost)}; {count(one.kept, 'message')} kept"
-        for one in receipt.lost_offsets
-    ]
+    lost = [f"{_queue(one)} {_offsets(one.lost)}; {count(one.kept, 'message')} kept" for one in receipt.lost_offsets]
     yield from _SCREEN.several("lost", [*lost[:LISTED], *more(lost)])
     yield from _SCREEN.rows("left out", some([f"{escape(one.file)} ({one.why})" for one in receipt.left_out]))
     yield from _SCREEN.several("note", [*receipt.notes[:LISTED], *more(receipt.notes)])
     yield ""
 
 
+def _queue(one: "Repair | Aside | LostOffsets") -> str:
+    return f"{escape(one.topic or '')} queue {one.queue_id}"
+
+
 def _repair_words(one: "Repair") -> str:
-    where = f"{escape(one.topic)}/{one.queue_id} {one.queue_offset}: " if one.topic else ""
+    where = f"{_queue(one)} offset {one.queue_offset}: " if one.topic else ""
     bit = "" if one.bit is None else f" bit {one.bit}"
     change = f"{one.before} -> {one.after}" if one.before else "masked"
     return f"{group_digits(one.physical_offset)}: {where}{one.field}{bit}, {change}: {escape(one.proof)}"
 
 
 def _aside_words(one: "Aside") -> str:
-    where = f" {escape(one.topic)}/{one.queue_id} {one.queue_offset}" if one.topic else ""
+    where = f" {_queue(one)} offset {one.queue_offset}:" if one.topic else ""
     return f"{group_digits(one.start)}, {count(one.end - one.start, 'byte')}:{where} {one.why}"
 
 
 def _offsets(offsets: list[int]) -> str:
-    """Return queue offsets, consecutive ones as a range."""
+    """Return queue offsets with the word, consecutive ones as a range."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and runs[-1][1] == offset - 1:
@@ -253,4 +254,6 @@ def _offsets(offsets: list[int]) -> str:
         else:
             runs.append([offset, offset])
     shown_runs = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs]
-    return ", ".join([*shown_runs[:LISTED], *more(shown_runs)]) or "offsets without a record"
+    if not offsets:
+        return "offsets without a record"
+    return f"offset{'s' if len(offsets) > 1 else ''} {', '.join([*shown_runs[:LISTED], *more(shown_runs)])}"
