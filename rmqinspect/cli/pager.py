@@ -67,6 +67,7 @@ class _Paged(io.RawIOBase):
         self._timer: Timer | None = None
         self._pager: subprocess.Popen[bytes] | None = None
         self._gone: float | None = None  # when the pager had ended, and the command not
+        self._cut = False  # Ctrl-C came while the pager was written to: it gets no more
         self._trouble = ""  # why there is no pager
         self._closed = False
         self._answer: list[bytes] = []
@@ -90,26 +91,35 @@ class _Paged(io.RawIOBase):
         """
         raw = bytes(content)
         with self._lock:
-            if self._closed:
+            if self._closed or self._cut:
                 return len(raw)
             if self.is_answer:
                 self._answer.append(raw)
-            if self._kept is not None:
-                self._kept.append(raw)
-                self._size += len(raw)
-            if self._pager is not None:
-                self._feed(raw)
-            elif self._kept is None:
-                _write(self._terminal, raw)
-            elif self._count(raw) >= get_terminal_size().lines:
-                self._start()
-            elif self._shown:
-                self._show()
-            elif self._timer is None:
-                self._timer = Timer(_WAIT, self._show_in_time)
-                self._timer.daemon = True
-                self._timer.start()
+            try:
+                self._take(raw)
+            except OSError:
+                raise
+            except BaseException:  # Ctrl-C, SIGTERM
+                self._cut = self._pager is not None
+                raise
         return len(raw)
+
+    def _take(self, raw: bytes) -> None:
+        if self._kept is not None:
+            self._kept.append(raw)
+            self._size += len(raw)
+        if self._pager is not None:
+            self._feed(raw)
+        elif self._kept is None:
+            _write(self._terminal, raw)
+        elif self._count(raw) >= get_terminal_size().lines:
+            self._start()
+        elif self._shown:
+            self._show()
+        elif self._timer is None:
+            self._timer = Timer(_WAIT, self._show_in_time)
+            self._timer.daemon = True
+            self._timer.start()
 
     def _count(self, raw: bytes) -> int:
         """Return how many lines of the terminal all so far takes, `raw` at its end."""
