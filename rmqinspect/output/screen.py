@@ -23,7 +23,7 @@ _NARROWEST = 12  # of a column that is narrowed to fit the terminal
 # Columns that are never left out, but for a status that is sound in all rows.
 _STAY = ("status", "severity", "kind")
 _FIRST_OUT = ("size", "status")  # of a narrow terminal: what tells least
-_LAST_OUT = ("store_timestamp", "keys")  # when, and what: by these a person knows a message
+_LAST_OUT = ("topic", "keys", "store_timestamp")  # by these a person knows a message
 
 _ABSENT = "-"
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
@@ -218,7 +218,7 @@ def _rank(name: str) -> int:
     """Return how soon a column is left out: the highest first."""
     if name in _FIRST_OUT:
         return len(_FIRST_OUT) - _FIRST_OUT.index(name)
-    return -1 if name in _LAST_OUT else 0
+    return -1 - _LAST_OUT.index(name) if name in _LAST_OUT else 0
 
 
 def _length(widths: dict[int, int]) -> int:
