@@ -215,7 +215,7 @@ def test_no_line_is_wider_than_the_terminal_and_commands_can_be_copied(
 
 
 def test_the_byte_account_leaves_out_columns_on_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_terminal(monkeypatch, 60)
+    on_terminal(monkeypatch, 70)
     header = next(line for line in run(sample("healthy-5.5.0"))[1].splitlines() if line.startswith("segment"))
     assert header.split() == ["segment", "records", "bytes", "filler", "zeros", "unknown"]
 
