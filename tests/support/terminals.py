@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 LONGEST = 60.0  # seconds that a command may take
+_MOMENT = 0.3  # seconds
 
 _OF_A_TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "RMQINSPECT_PAGER", "PAGER", "LESS")
 
@@ -53,10 +54,15 @@ class Terminal:
         """Type something."""
         os.write(self._master, keys.encode())
 
-    def until(self, wanted: str, times: int = 1) -> str:
-        """Read until a text is shown so often, or for "" until the command ends; return all that was shown so far."""
+    def until(self, wanted: str, *, pressing: str = "") -> str:
+        """Read until a text is shown, or for "" until the command ends; return all that was shown so far.
+
+        `pressing` are keys that are typed until then, as often as nothing is shown for a moment.
+        """
         end = time.monotonic() + LONGEST
-        while not wanted or self.text.count(wanted) < times:
+        while not wanted or wanted not in self.text:
+            while pressing and time.monotonic() < end and not select.select([self._master], [], [], _MOMENT)[0]:
+                self.press(pressing)
             assert select.select([self._master], [], [], max(0, end - time.monotonic()))[0], self.text
             try:
                 part = os.read(self._master, 1 << 16)
@@ -68,9 +74,9 @@ class Terminal:
             self.text += part.decode(errors="replace").replace("\r\n", "\n")
         return self.text
 
-    def status(self) -> int:
+    def status(self, *, pressing: str = "") -> int:
         """Wait for the end of the command and return its exit status."""
-        self.until("")
+        self.until("", pressing=pressing)
         _, ended = os.waitpid(self._child, 0)
         self._child = 0
         return os.waitstatus_to_exitcode(ended)
