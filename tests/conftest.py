@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.getoption("numprocesses", None):
         oracle.share()
+    os.environ["RMQINSPECT_PAGER"] = ""  # commands that a test runs may have the terminal of pytest -s
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

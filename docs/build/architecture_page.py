@@ -101,6 +101,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | many stores side by side; a row for each | `fleet/run.py`, `fleet/summary.py`; the screen: `cli/fleet.py` |
 | columns, labels, folded lines of a screen | `cli/terminal.py`, `text.py`; times: `times.py` |
 | message traces: bodies; rows; those of one message | `codec/traces.py`; `find/traces.py`; `find/life_traces.py` |
+| what is longer than the terminal; the answer below it | `cli/pager.py` |
 | what a query engine's filters let a reader skip | `tables/hints.py`; of DuckDB: `sql/pushed.py` |
 | loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |
 
@@ -114,7 +115,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | window | the bytes of a segment that are in memory at a time |
 | run | consecutive records of one window, as columns |
 | gap | bytes between records, with what they are: zeros, a segment's end, damage |
-| stale | of a record: left behind the log's end by an earlier life of the file |
+| stale | of a record: behind the log's end: cut off earlier, and not overwritten |
 | witness | a file, name or counter from which follows that something else existed |
 | lead, leads to | a unit or index entry leads to a record if what it says of it holds |
 | way | one way to find a message (`find`), or to start a broker (`forecast`) |
@@ -137,6 +138,8 @@ window, which find each field at a place computed from it. Tests read the same b
 - A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`,
   a row in README.md, a transcript in `tests/golden/`. It goes from store to store in a `Session`:
   `rmqinspect/cli/session.py`.
+- An option: a field made with `option`, in `rmqinspect/cli/options.py` if several commands have it; its name in a group
+  of `rmqinspect/cli/help_page.py`.
 - An output format: a class in `rmqinspect/output/`.
 - A folder, an import between folders, a library: `docs/build/floors.py`, then this page.
 """

@@ -64,8 +64,8 @@ together again, and told on stderr, one line for each log:
 - Records of different store hosts are of different logs, unless one follows the other in the image and in its log: a
   broker whose address has changed, or a replica that became the master.
 - Of two different records for one offset of one log, the one that was stored later counts; so does everything that was
-  stored before what lies in front of it belong to an earlier life of the log: a broker that starts after a crash leaves
-  the old tail where it is. An earlier life is listed as such.
+  stored before what lies in front of it belong to an older tail of the log: a broker that starts after a crash leaves
+  the old tail where it is. An older tail is listed as such.
 - What the clock does not decide is not decided: two records of one second for one offset are `ambiguous`, both are
   rows, and the second is a `rival`. A single time that does not fit between those around it is told, and decides
   nothing.

@@ -135,7 +135,7 @@ in a store.
 One row per half message, with all its copies: a broker stores a half message again at each check. The rows are in the
 order of the newest copies, which `physical_offset` and `queue_offset` are about. `pending`: the broker will ask the
 producer. `committed`, `rolled_back`: what the producer decided. `given_up`: checked too often, or too old; moved to
-`TRANS_CHECK_MAX_TIME_TOPIC`. `evidence_gone`: the check has gone past it, and nothing tells what was decided. `why`
+`TRANS_CHECK_MAX_TIME_TOPIC`. `outcome_unknown`: the check has gone past it, and nothing tells what was decided. `why`
 says what makes a state uncertain. More in [transactions.md](transactions.md).
 """,
     "stores": """

@@ -34,7 +34,7 @@ CHECK_MAX = 15  # BrokerConfig#transactionCheckMax
 KEPT_IN = ("half_topic", "rocksdb", "real_topic")
 IN_HALF_TOPIC, IN_ROCKSDB, IN_REAL_TOPIC = range(len(KEPT_IN))
 
-STATES = ("pending", "committed", "rolled_back", "given_up", "evidence_gone")
+STATES = ("pending", "committed", "rolled_back", "given_up", "outcome_unknown")
 PENDING, COMMITTED, ROLLED_BACK, GIVEN_UP, EVIDENCE_GONE = range(len(STATES))
 
 # Why a state is less certain than it looks, or what is odd about it.

@@ -9,10 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType, TracebackType
+from typing import Any
 
 import click
 from click.shell_completion import shell_complete
@@ -186,7 +188,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Click settings of the group, inherited by its commands."""
 
 
@@ -237,7 +239,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        status = _run(arguments)
+        with _paged():
+            status = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the pipe is gone.
@@ -254,6 +257,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _silence_streams()
         return status
     return status
+
+
+def _paged() -> AbstractContextManager[None]:
+    if not sys.stdout.isatty():
+        return nullcontext()
+    from rmqinspect.cli.pager import paged
+
+    return paged()
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.lost import LostOptions, find_lost
 from rmqinspect.cli.options import (
     PATH,
@@ -456,7 +457,7 @@ class DecodeArguments(RowsOptions, MessageOptions, RowChoiceOptions, LostOptions
     )
 
 
-@click.command("decode")
+@click.command("decode", cls=Command)
 @takes(DecodeArguments)
 def command(arguments: DecodeArguments) -> int:
     """Print the rows of a store, or of any one file in it; the kind of file is detected.

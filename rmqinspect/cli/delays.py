@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.decode import RowsOptions, print_rows
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.selection import TimeOptions, read_time, with_times
@@ -61,7 +62,7 @@ class DelaysArguments(NamedSourceOptions, RowsOptions, TimeOptions):
     )
 
 
-@click.command("delays")
+@click.command("delays", cls=Command)
 @takes(DelaysArguments)
 def command(arguments: DelaysArguments) -> int:
     """Show delayed messages: of delay levels, of the timer, and of the timer in RocksDB.

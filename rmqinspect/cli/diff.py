@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
     FORMAT_NAMES,
     PATH,
@@ -23,6 +24,7 @@ from rmqinspect.cli.options import (
     choose_format,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.session import printed_to, tell_broker, write_table
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, interrupt_no_more, interrupted_once
@@ -79,7 +81,7 @@ class DiffArguments(
     )
 
 
-@click.command("diff")
+@click.command("diff", cls=Command)
 @takes(DiffArguments)
 def command(arguments: DiffArguments) -> int:
     """Compare two stores: replica with master, before with after, a copy with its original.
@@ -127,9 +129,8 @@ def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: D
             evidence=evidence,
         )
     elif not arguments.quiet:
-        colour = use_colour(arguments.color)
-        for line in _screen(outcome, names, arguments.verbose, arguments.zone):
-            click.echo(line, color=colour)
+        lines = _screen(outcome, names, arguments.verbose, arguments.zone)
+        print_answered(lines, colour=use_colour(arguments.color))
     if (format_ != "table" or arguments.output) and not arguments.quiet:
         click.echo(_SCREEN.line("VERDICT", _verdict(outcome)), err=True)
 

@@ -18,7 +18,9 @@ from typing import Any, cast
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import ColorOptions, DocumentOptions, use_colour
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import argument, takes
 from rmqinspect.cli.session import document_format, print_document, printed_to
 from rmqinspect.cli.terminal import Screen, interrupt_no_more, interrupted_once
@@ -107,8 +109,7 @@ def explain_logs(names: Sequence[str], format_: str, color: str) -> ExitStatus:
             print_document(complete=log.complete, **_document(log, names))
         else:
             colour = use_colour(color)
-            for line in _log_lines(log, names, colour):
-                click.echo(line, color=colour)
+            print_answered(_log_lines(log, names, colour), colour=colour)
     return ExitStatus.NOTHING_FOUND if status == ExitStatus.DONE and not log.known else status
 
 
@@ -272,7 +273,7 @@ class ExplainArguments(DocumentOptions, ColorOptions):
 
 
 # Values may be negative and a pasted line may contain anything: what looks like an option is checked below.
-@click.command("explain", context_settings={"ignore_unknown_options": True})
+@click.command("explain", cls=Command, context_settings={"ignore_unknown_options": True})
 @takes(ExplainArguments)
 def command(arguments: ExplainArguments) -> ExitStatus:
     """Explain a code, field, flag or log line: meaning, cause, what a broker does, what to run next.

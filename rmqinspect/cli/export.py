@@ -15,6 +15,7 @@ import click
 
 from rmqinspect.cli.export_run import ExportArguments, ExportRun
 from rmqinspect.cli.export_stores import Readable, find_small_stores, names_and_paths, open_others
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.lost import find_lost
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.selection import read_selection, with_times
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 MOST_PARTS = 100_000  # a plan of more parts takes more memory than the export
 
 
-@click.command("export")
+@click.command("export", cls=Command)
 @takes(ExportArguments)
 def command(arguments: ExportArguments) -> int:
     """Write tables of whole stores as Parquet, for DuckDB, pandas, Spark.

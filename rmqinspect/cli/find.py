@@ -17,6 +17,7 @@ import click
 
 from rmqinspect.cli import exit_status
 from rmqinspect.cli.decode import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
 from rmqinspect.cli.parameters import TEXT, option, release_option, takes
@@ -317,7 +318,7 @@ class FindArguments(NamedSourceOptions, QuestionOptions, TraceOptions):
     )
 
 
-@click.command("find")
+@click.command("find", cls=Command)
 @takes(FindArguments)
 def command(arguments: FindArguments) -> int:
     """Find messages by id, key, queue offset, time or content; say why there are none.

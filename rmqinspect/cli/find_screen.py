@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rmqinspect.cli.decode import RowsPlan, read_view
 from rmqinspect.cli.life_screen import life_document, life_lines
+from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.session import json_line, write_lines
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import NothingFound, RmqinspectError, Unreadable
@@ -201,7 +202,8 @@ class _ScreenSink:
         lines = list(miss_lines(finding, misses))
         if lines and self._table is not None:
             lines.insert(0, "")
-        write_lines(self._out, *lines)
+        with as_answer():
+            write_lines(self._out, *lines)
 
     def _life_lines(self, traced: Traced, finding: Finding) -> Iterator[str]:
         arguments = self._plan.arguments
@@ -231,17 +233,17 @@ def _store_lines(searched: Searched, misses: Sequence[Miss], finding: Finding) -
     several = len(finding.searched) > 1
     if several:
         yield _SCREEN.line("store", searched.store.name)
+    scopes = {id(miss.scope): miss.scope for miss in misses if miss.scope is not None}
+    for scope in scopes.values():
+        yield from _SCREEN.rows("searched", describe_scope(scope))
+        yield from _SCREEN.several("unread", scope.unread[:_LISTED])
+    yield from _SCREEN.rows("not searched", _describe_rest(searched, list(scopes.values()), several=several))
     for miss in misses:
         asked = f"{miss.asked}: " if len(finding.questions) > 1 else ""
         reading = "" if miss.reading is None else f"as {miss.reading}: "
         yield from _SCREEN.rows(miss.reason, f"{asked}{reading}{miss.text}")
         yield from _SCREEN.rows("near", ", ".join(miss.near))
         yield from _SCREEN.several("instead", miss.instead)
-    scopes = {id(miss.scope): miss.scope for miss in misses if miss.scope is not None}
-    for scope in scopes.values():
-        yield from _SCREEN.rows("searched", describe_scope(scope))
-        yield from _SCREEN.several("unread", scope.unread[:_LISTED])
-    yield from _SCREEN.rows("not searched", _describe_rest(searched, list(scopes.values()), several=several))
 
 
 def describe_scope(scope: Scope) -> str:

@@ -17,6 +17,7 @@ import click
 
 from rmqinspect.cli import ExitStatus, status_of, worst_status
 from rmqinspect.cli.options import FleetOptions, count_jobs
+from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.session import document_of, json_line
 from rmqinspect.cli.terminal import Progress, Screen, columns, interrupt_no_more, interrupted_once, line_width
 from rmqinspect.commands import fill_command, quote_path
@@ -182,11 +183,12 @@ def print_screen(
         shade = _COLOURS.get(answers[number].status, "red")
         click.echo(click.style(line, fg=shade) if colour else line, err=err, color=colour)
     click.echo(err=err)
-    for line in _SCREEN.rows("together", _together([answer.row for answer in answers])):
-        click.echo(line, err=err)
     shown_first = next((number for number in order if answers[number].row.error is None), order[0])
     for line in _SCREEN.command("one of them", screen_of(shown_first)):
         click.echo(line, err=err)
+    with as_answer():
+        for line in _SCREEN.rows("together", _together([answer.row for answer in answers])):
+            click.echo(line, err=err)
 
 
 def command_about(verb: str, options: FleetOptions, given: Sequence[Given]) -> Callable[[int], str]:

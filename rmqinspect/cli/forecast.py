@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.lost import compare_with, exit_option, is_clean, save_command
 from rmqinspect.cli.options import (
     PATH,
@@ -24,6 +26,7 @@ from rmqinspect.cli.options import (
     given_stores,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
@@ -42,6 +45,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import METRICS_HEAD
 from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, group_digits
+from rmqinspect.times import format_millis
 
 if TYPE_CHECKING:
     from rmqinspect.cli.fleet import Answer
@@ -116,7 +120,7 @@ class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
             raise click.UsageError("--script prints a script: --all-versions, --explain and -f cannot be combined.")
 
 
-@click.command("forecast")
+@click.command("forecast", cls=Command)
 @takes(ForecastArguments)
 def command(arguments: ForecastArguments) -> int:
     """Tell what a broker does to a store at its next start: will it start, and what will be gone?
@@ -337,7 +341,7 @@ def _forecast(store: "Store", arguments: ForecastArguments) -> "Forecast":
             clues = f"from content: {found.version_from}" if found.version_from else "no evidence in the content"
             agree = "agree" if len(alike(found)) == 1 else "differ, the worst one decides"
             progress.remark(
-                f"the version is not given: walked for {span_of(found.outcomes)} ({clues}); the outcomes {agree}"
+                f"the version is not given: by the rules of {span_of(found.outcomes)} ({clues}); the outcomes {agree}"
             )
     return found
 
@@ -357,15 +361,15 @@ def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
     from rmqinspect.cli.forecast_screen import verdict_lines
 
     shade = _COLOURS[_status(forecast)]
-    for line in verdict_lines(forecast):
-        click.echo(click.style(line, fg=shade, bold=True) if colour else line, color=colour)
+    lines = (click.style(line, fg=shade, bold=True) if colour else line for line in verdict_lines(forecast))
+    print_answered(lines, colour=colour)
 
 
 def _lines(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -> Iterator[str]:
     from rmqinspect.cli.forecast_screen import Look, era_table, screen
 
     if arguments.explain:
-        yield from walk_lines(forecast)
+        yield from walk_lines(forecast, arguments.zone)
     if arguments.all_versions:
         yield from era_table(forecast)
     else:
@@ -401,7 +405,7 @@ def _listing(arguments: ForecastArguments) -> str | None:
 _SCREEN = Screen(indent=11, lead=2, cut=True)
 
 
-def walk_lines(forecast: Forecast) -> Iterator[str]:
+def walk_lines(forecast: Forecast, zone: tzinfo) -> Iterator[str]:
     """Yield the decisions of each outcome, in the order in which the start comes to them.
 
     A step that a release before it takes alike is only named.
@@ -419,12 +423,22 @@ def walk_lines(forecast: Forecast) -> Iterator[str]:
                 continue
             for number, decision in enumerate(decisions):
                 yield from _SCREEN.rows("" if number else step, decision.text)
-                inputs = ", ".join(
-                    f"{name} {group_digits(value) if isinstance(value, int) else value}"
-                    for name, value in decision.inputs
-                )
+                inputs = ", ".join(_input_words(name, value, zone) for name, value in decision.inputs if name != "rule")
                 source = f"({decision.source})"
                 yield from _SCREEN.rows("", f"from {inputs} {source}" if inputs else source)
         for release, steps in alike.items():
             yield from _SCREEN.rows(f"as {release}", ", ".join(dict.fromkeys(steps)))
         yield ""
+
+
+def _input_words(name: str, value: str | int, zone: tzinfo) -> str:
+    """Return what a decision was made from: a time with its date, a rule in words, other names as RocketMQ has them."""
+    from rmqinspect.broker.start_rules import Rule, Rules
+
+    rule = getattr(Rules, name, None)
+    if isinstance(rule, Rule) and value in rule.means:
+        return f"{rule.decides}: {rule.means[value]}"
+    if not isinstance(value, int):
+        return f"{name} {value}"
+    time = format_millis(value, zone) if value > 0 and ("timestamp" in name or " time " in name) else None
+    return f"{name} {time or group_digits(value)}"

@@ -149,7 +149,7 @@ def _start_lines(outcome: Outcome) -> Iterator[str]:
     """Yield what a start does once the scan begins, in its order."""
     yield from SCREEN.rows("stops at", _stop_words(outcome))
     if outcome.refusal is not None:
-        yield from SCREEN.rows("refuses", f"{refusal_words(outcome.refusal)} ({outcome.refusal.rule})")
+        yield from SCREEN.rows("refuses", refusal_words(outcome.refusal))
         yield from replace(SCREEN, cut=False).rows("remedy", outcome.refusal.remedy)  # its command is copied
         yield from SCREEN.rows("deletes", "; ".join(_deleted_words(outcome)))
         return
@@ -373,7 +373,7 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
         return
     better = [way for way in forecast.instead if way.is_better]
     others = [way for way in forecast.instead if not way.is_better]
-    yield "instead (nothing was changed; each way was walked)"
+    yield "instead (nothing was changed; each way was worked out by the same rules)"
     widths = [cell_width(escape(way.way)) for way in better]
     room = line_width() // 2
     aside = Screen(indent=max((width for width in widths if width <= room), default=2) + 2, lead=2, cut=True)
@@ -453,7 +453,7 @@ def era_table(forecast: Forecast) -> Iterator[str]:
     for line, reason in zip(lines, chain((_COLUMNS[-1],), (why for _, why in rows)), strict=True):
         yield from Screen(indent=start).rows(line, reason)
     refusals = [outcome.refusal for outcome in forecast.outcomes if outcome.refusal]
-    refused = (f"{refusal_words(refusal)} ({refusal.rule})" for refusal in refusals)
+    refused = map(refusal_words, refusals)
     yield from SCREEN.several("refuses", dict.fromkeys(refused))
     unknown = (outcome.unknown for outcome in forecast.outcomes if outcome.unknown is not None)
     yield from SCREEN.several("not known", dict.fromkeys(unknown))
@@ -464,7 +464,7 @@ def _era_row(outcome: Outcome) -> tuple[tuple[str, ...], str]:
         return ("?", "", "", "", ""), "not known"
     scan = "" if outcome.scan_start is None else group_digits(outcome.scan_start)
     if outcome.refusal is not None:
-        return ("no", scan, "", "", ""), outcome.refusal.rule
+        return ("no", scan, "", "", ""), outcome.refusal.rule.replace("_", " ")
     rejected = outcome.rejected
     numbers = (group_digits(number) for number in (outcome.end_offset, outcome.losses.messages))
     row = ("yes", scan, *numbers, group_digits(len(outcome.deleted_index_files)))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.decode import MessageOptions, RowsOptions, print_rows
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import MetricOptions, NamedSourceOptions, choose_format, open_named, use_colour
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.selection import TopicOptions, UnconsumedOptions
@@ -51,7 +52,7 @@ class GroupsArguments(NamedSourceOptions, MetricOptions, RowsOptions, MessageOpt
     )
 
 
-@click.command("groups")
+@click.command("groups", cls=Command)
 @takes(GroupsArguments)
 def command(arguments: GroupsArguments) -> int:
     """Show how far consumer groups are: lag, messages lost to them, what they popped, what nobody consumes.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from rmqinspect import times
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import DocumentOptions, LookOptions, use_colour
 from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.session import document_format, print_document, printed_to
@@ -42,7 +43,7 @@ class IdArguments(DocumentOptions, LookOptions):
     year_month: str | None = option("--year-month", metavar="YYYY-MM", help="Month of the id, instead of --anchor.")
 
 
-@click.command("id")
+@click.command("id", cls=Command)
 @takes(IdArguments)
 def command(arguments: IdArguments) -> None:
     """Decode a message id: broker and physical offset, or client, process and time.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import DocumentsOptions, FleetOptions, LookOptions, given_stores, use_colour
 from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.session import document_format, document_of, print_document, print_lines, printed_to, refuse_early
@@ -46,7 +47,7 @@ class InfoArguments(DocumentsOptions, LookOptions, FleetOptions):
     """What `info` is asked for."""
 
 
-@click.command("info")
+@click.command("info", cls=Command)
 @takes(InfoArguments)
 def command(arguments: InfoArguments) -> int:
     """Show one screen about a store: layout, last stop, log, queues, index, groups. No full scan.
@@ -255,12 +256,11 @@ def _checkpoint(facts: "Overview", zone: "tzinfo") -> str:
         return "none: no such file"
     if not values:
         return "unreadable or empty"
-    last, times = _moment(facts.log.end.last_timestamp, zone), []
-    for name, word in _TIMES:
-        if name in values:
-            text = _moment(values[name], zone) if values[name] else "never"
-            # Without the date if it is the last record's.
-            times.append(f"{word} {text[11:] if 'T' in text and text[:11] == last[:11] else text}")
+    times = [
+        f"{word} {_moment(values[name], zone) if values[name] else 'none saved'}"
+        for name, word in _TIMES
+        if name in values
+    ]
     offsets = [f"{word} {group_digits(values[name])}" for name, word in _OFFSETS if values.get(name)]
     if facts.log.end.last_timestamp is None:
         judged = "no record to compare with"

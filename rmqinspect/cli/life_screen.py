@@ -1,7 +1,7 @@
 """The life of a message in words, for `find`: one chain for the message, one for each group.
 
-    life        delayed 10 s (level 3) -> delivered to orders queue 1 offset 4, 2026-11-21T08:48:38
-    g_dlq_2     passed -> delayed 1 s (level 1) -> %RETRY%g_dlq_2 offset 1, 2026-11-21T09:22:52
+    life        delayed 10 s (level 3) -> delivered to orders queue 1 offset 4, 2026-11-21T08:48:38Z
+    g_dlq_2     passed -> delayed 1 s (level 1) -> %RETRY%g_dlq_2 offset 1, 2026-11-21T09:22:52Z
 
 (with real arrows). `life_document` has the same as plain values.
 """
@@ -19,7 +19,7 @@ from rmqinspect.find.life_traces import Traced
 from rmqinspect.find.queue_units import Unit
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.text import count, describe_duration, describe_offset, describe_size, group_digits
-from rmqinspect.times import format_millis
+from rmqinspect.times import format_millis, format_seconds
 
 _SCREEN = Screen(indent=12)
 _ARROW = " → "
@@ -83,8 +83,8 @@ class _Words:
 
     def time(self, time: int | None) -> str:
         """Return a time in seconds."""
-        text = self.iso(time)
-        return "at an unknown time" if text is None else text[:19]
+        text = None if time is None else format_seconds(time, self._zone)
+        return text or "at an unknown time"
 
     def main_chain(self) -> Iterator[str]:
         """Yield what became of the message itself, step by step; retries belong to their groups."""
@@ -127,7 +127,7 @@ class _Words:
                     yield f"rolled back by the {what} record at {describe_offset(life.transaction.op or 0)}"
                 case "pending":
                     yield f"pending{self._bound('for')}"
-                case "evidence_gone":
+                case "outcome_unknown":
                     yield "neither commit nor rollback found"
         kinds = [step.copy.kind for step in life.steps if step.copy.group is None]
         if life.cancelled_by is not None:

@@ -223,15 +223,30 @@ class ZoneOptions:
     )
 
 
+def _go_without_pager(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
+    if asked and not ctx.resilient_parsing:
+        from rmqinspect.cli.pager import go_without
+
+        go_without()
+    return asked
+
+
 @dataclass(frozen=True, kw_only=True)
 class ColorOptions:
-    """Colours."""
+    """What a screen looks like on a terminal."""
 
     color: str = option(
         "--color",
         type=click.Choice(("auto", "always", "never")),
         default="auto",
         help="Default: auto, which is on a terminal unless NO_COLOR is set.",
+    )
+    no_pager: bool = option(
+        "--no-pager",
+        is_flag=True,
+        is_eager=True,
+        callback=_go_without_pager,
+        help="Do not page what is longer than the terminal ($RMQINSPECT_PAGER, $PAGER, less).",
     )
 
 

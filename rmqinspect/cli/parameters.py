@@ -6,7 +6,7 @@ A field made with `option` or `argument` is both a click parameter and a typed a
     class DecodeArguments(OutputOptions, SelectionOptions):     parts shared with other commands
         table: str | None = option("--table", help=...)         click: --table -> table
 
-    @click.command("decode")
+    @click.command("decode", cls=Command)
     @takes(DecodeArguments)
     def command(arguments: DecodeArguments) -> int: ...
 
@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from rmqinspect.cli.pager import go_without
 from rmqinspect.cli.terminal import compiling_told
 from rmqinspect.text import escape
 
@@ -84,6 +85,8 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
         @wraps(command)
         def run(**values: Any) -> Returned:
             arguments = options(**values)
+            if getattr(arguments, "output", None) not in (None, "-"):
+                go_without()  # what is printed beside a file is short, or goes on for long
             if not isinstance(arguments, RemarkOptions):  # it reads no store
                 return command(arguments)
             with compiling_told(quiet=arguments.quiet, verbose=arguments.verbose):

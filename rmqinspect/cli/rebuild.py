@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
 from rmqinspect.cli.options import (
     JobOptions,
@@ -22,6 +23,7 @@ from rmqinspect.cli.options import (
     count_jobs,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
@@ -48,7 +50,7 @@ class RebuildArguments(NewStoreOptions, SourceOptions, JobOptions, RedactOptions
     broker_version: str | None = release_option()
 
 
-@click.command("rebuild")
+@click.command("rebuild", cls=Command)
 @takes(RebuildArguments)
 def command(arguments: RebuildArguments) -> int:
     """Make a store with new queues, index and checkpoint from a sound log; the old one is only read.
@@ -97,8 +99,8 @@ def command(arguments: RebuildArguments) -> int:
         if not arguments.quiet:
             look = Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0)
             proven = proof_lines(result.proof, arguments.output, started, arguments.redact, look)
-            for line in (*_receipt_lines(result.receipt, arguments.output), *proven):
-                click.echo(line, color=use_colour(arguments.color))
+            lines = (*_receipt_lines(result.receipt, arguments.output), *proven)
+            print_answered(lines, colour=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
     if not arguments.quiet:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
 from rmqinspect.cli.options import (
     CarveOptions,
@@ -24,6 +25,7 @@ from rmqinspect.cli.options import (
     count_jobs,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.errors import DamageFound
@@ -32,7 +34,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.rescue.salvage import Salvaged
-    from rmqinspect.rescue.salvage_receipt import Aside, Repair, SalvageReceipt
+    from rmqinspect.rescue.salvage_receipt import Aside, LostOffsets, Repair, SalvageReceipt
     from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=12, phrases=True)
@@ -64,7 +66,7 @@ class SalvageArguments(
     broker_version: str | None = release_option()
 
 
-@click.command("salvage")
+@click.command("salvage", cls=Command)
 @takes(SalvageArguments)
 def command(arguments: SalvageArguments) -> int:
     """Save what can be saved of damaged stores into a new one that a broker serves; the old ones are only read.
@@ -137,8 +139,8 @@ def command(arguments: SalvageArguments) -> int:
         if not arguments.quiet:
             look = Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0)
             proven = proof_lines(result.proof, target, started, arguments.redact, look)
-            for line in (*_receipt_lines(result.receipt, target), *proven):
-                click.echo(line, color=use_colour(arguments.color))
+            lines = (*_receipt_lines(result.receipt, target), *proven)
+            print_answered(lines, colour=use_colour(arguments.color))
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
     if not arguments.quiet and not arguments.dry_run:
@@ -207,7 +209,7 @@ def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
     yield from _SCREEN.rows("new store", f"{shown(target)}, {version}{dry}")
     for source in receipt.sources:
         differs = "" if source.differs_from is None else f", differs from {group_digits(source.differs_from)} on"
-        stale = f", {describe_size(source.stale_bytes)} of an earlier life stay out" if source.stale_bytes else ""
+        stale = f", {describe_size(source.stale_bytes)} cut off earlier stay out" if source.stale_bytes else ""
         words = f"{describe_size(source.taken_bytes)} taken of {describe_size(source.sound_bytes)} that are sound"
         yield from _SCREEN.rows("source", f"{escape(source.name)}: {source.verdict}; {words}{differs}{stale}")
         yield from _SCREEN.rows("", some([f"renamed {escape(one)}" for one in source.renamed]))
@@ -220,30 +222,31 @@ def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
     if receipt.bridged:
         yield from _SCREEN.rows("bridged", f"{count(len(receipt.bridged), 'place')}, {describe_size(bridged)}")
     yield from _SCREEN.several("aside", [*map(_aside_words, receipt.aside[:LISTED]), *more(receipt.aside)])
-    lost = [
-        f"{escape(one.topic)}/{one.queue_id}: {_offsets(one.lost)}; {count(one.kept, 'message')} kept"
-        for one in receipt.lost_offsets
-    ]
+    lost = [f"{_queue(one)} {_offsets(one.lost)}; {count(one.kept, 'message')} kept" for one in receipt.lost_offsets]
     yield from _SCREEN.several("lost", [*lost[:LISTED], *more(lost)])
     yield from _SCREEN.rows("left out", some([f"{escape(one.file)} ({one.why})" for one in receipt.left_out]))
     yield from _SCREEN.several("note", [*receipt.notes[:LISTED], *more(receipt.notes)])
     yield ""
 
 
+def _queue(one: "Repair | Aside | LostOffsets") -> str:
+    return f"{escape(one.topic or '')} queue {one.queue_id}"
+
+
 def _repair_words(one: "Repair") -> str:
-    where = f"{escape(one.topic)}/{one.queue_id} {one.queue_offset}: " if one.topic else ""
+    where = f"{_queue(one)} offset {one.queue_offset}: " if one.topic else ""
     bit = "" if one.bit is None else f" bit {one.bit}"
     change = f"{one.before} -> {one.after}" if one.before else "masked"
     return f"{group_digits(one.physical_offset)}: {where}{one.field}{bit}, {change}: {escape(one.proof)}"
 
 
 def _aside_words(one: "Aside") -> str:
-    where = f" {escape(one.topic)}/{one.queue_id} {one.queue_offset}" if one.topic else ""
+    where = f" {_queue(one)} offset {one.queue_offset}:" if one.topic else ""
     return f"{group_digits(one.start)}, {count(one.end - one.start, 'byte')}:{where} {one.why}"
 
 
 def _offsets(offsets: list[int]) -> str:
-    """Return queue offsets, consecutive ones as a range."""
+    """Return queue offsets with the word, consecutive ones as a range."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and runs[-1][1] == offset - 1:
@@ -251,4 +254,6 @@ def _offsets(offsets: list[int]) -> str:
         else:
             runs.append([offset, offset])
     shown_runs = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs]
-    return ", ".join([*shown_runs[:LISTED], *more(shown_runs)]) or "offsets without a record"
+    if not offsets:
+        return "offsets without a record"
+    return f"offset{'s' if len(offsets) > 1 else ''} {', '.join([*shown_runs[:LISTED], *more(shown_runs)])}"

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
     PATH,
     BodyOptions,
@@ -66,7 +67,7 @@ class ShowArguments(
     )
 
 
-@click.command("show")
+@click.command("show", cls=Command)
 @takes(ShowArguments)
 def command(arguments: ShowArguments) -> int:
     """Show one record: every field with its bytes, properties, body, neighbours, queue units.

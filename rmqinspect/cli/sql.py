@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
     BodyOptions,
     LookOptions,
@@ -71,7 +72,7 @@ class SqlArguments(OutputOptions, RedactOptions, BodyOptions, LookOptions, Named
     )
 
 
-@click.command("sql")
+@click.command("sql", cls=Command)
 @takes(SqlArguments)
 def command(arguments: SqlArguments) -> int:
     """Ask a question in SQL: one SELECT over the tables of stores, in DuckDB's dialect.

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import StringIO
 from shutil import get_terminal_size
 from types import FrameType, TracebackType
 from typing import NoReturn, Self, TextIO
@@ -172,7 +173,8 @@ LONG_READ = 1 << 30
 _QUIET_START = 1.0  # seconds before the first progress line
 _TERMINAL_STEP = 0.2  # seconds between updates of the line
 _LINE_STEP = 10.0  # seconds between lines where stderr is not a terminal
-_ERASE = "\r\x1b[K"  # the line of a terminal
+ERASE = "\r\x1b[K"
+"""What erases the line of a terminal that the cursor is in."""
 
 
 class Progress:
@@ -230,11 +232,13 @@ class Progress:
     def clear(self) -> None:
         """Erase the progress line, before anything else is printed."""
         if self._shown:
-            self._stream.write(_ERASE)
+            self._stream.write(ERASE)
             self._stream.flush()
             self._shown = False
 
     def _show(self, seconds: float) -> None:
+        if isinstance(self._stream, Remarks):
+            return
         rate = self.done / seconds
         parts = [describe_size(self.done), f"{describe_size(rate)}/s"]
         if self.total:
@@ -252,6 +256,24 @@ class Progress:
             self._shown = True
         else:
             print(line, file=self._stream, flush=True)
+
+
+class Remarks(StringIO):
+    """Stands for stderr while a pager has the terminal: remarks are printed behind it, progress is not."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        """They will be on a terminal."""
+        return True
+
+    def end(self) -> TextIO:
+        """Print the remarks, and return the stream."""
+        self._stream.write(self.getvalue())
+        self._stream.flush()
+        return self._stream
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -281,7 +303,7 @@ def compiling_told(*, quiet: bool, verbose: int) -> Iterator[None]:
 
 def _say_between(text: str) -> None:
     """Print one line, from any thread: over the progress line, which the next step prints again."""
-    erase = _ERASE if _is_terminal(sys.stderr) else ""
+    erase = ERASE if _is_terminal(sys.stderr) else ""
     with suppress(OSError):  # stderr is full
         sys.stderr.write(erase)
         print_remark(text)

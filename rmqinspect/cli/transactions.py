@@ -13,7 +13,9 @@ import click
 from rmqinspect.broker.gone import reserved_hours
 from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
 from rmqinspect.cli.decode import RowsOptions, print_rows, read_view
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named
+from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.parameters import option, takes
 from rmqinspect.cli.selection import TimeOptions, TopicNameOptions, with_times
 from rmqinspect.cli.session import Session, tell_unmatched, write_lines
@@ -50,7 +52,7 @@ class TransactionsArguments(NamedSourceOptions, RowsOptions, TopicNameOptions, T
     )
 
 
-@click.command("transactions")
+@click.command("transactions", cls=Command)
 @takes(TransactionsArguments)
 def command(arguments: TransactionsArguments) -> int:
     """Show what became of half messages: pending, committed, rolled back or given up.
@@ -126,7 +128,8 @@ class _Screen:
         """Write the screen; `heading`: with the name of the store."""
         name = self.found.store.name
         blank = [] if first else [""]
-        write_lines(out, *blank, *_SCREEN.rows("store", name if heading else ""), *self._lines())
+        with as_answer():
+            write_lines(out, *blank, *_SCREEN.rows("store", name if heading else ""), *self._lines())
         if len(self.summary):
             self._print_groups(out)
             self._print_listed(out)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
     LookOptions,
     MetricOptions,
@@ -126,7 +127,7 @@ class UsageArguments(
             yield self.redact.mask(batch) if self.redact else batch
 
 
-@click.command("usage")
+@click.command("usage", cls=Command)
 @takes(UsageArguments)
 def command(arguments: UsageArguments) -> int:
     """Show what takes the bytes of the log: by topic, queue, tag, producer, hour, kind, segment.

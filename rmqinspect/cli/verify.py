@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rmqinspect.cli import ExitStatus
+from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
     FleetOptions,
     choose_format,
@@ -165,7 +166,7 @@ class VerifyArguments(VerifyOutputOptions, AgainstOptions, SinceOptions, FleetOp
         return (frozenset(self.check) or frozenset(BY_CODE)) - frozenset(self.skip)
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @takes(VerifyArguments)
 def command(arguments: VerifyArguments) -> int:
     """Check a store, reading only: is the commit log whole, do queues and index agree? Ends with one verdict.

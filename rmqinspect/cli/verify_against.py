@@ -7,6 +7,7 @@ import click
 
 from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.options import JobOptions, NamedSourceOptions, TalkOptions, VerdictOptions, count_jobs, given_stores
+from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.parameters import option
 from rmqinspect.cli.terminal import (
     LONG_READ,
@@ -73,7 +74,8 @@ def _print(differences: list[CustodyChange], words: str, *, quiet: bool) -> None
     for change in differences:
         for line in _SCREEN.rows(change.kind, f"{change.file}: {change.what}"):
             click.echo(line)
-    click.echo(escape(words))
+    with as_answer():
+        click.echo(escape(words))
 
 
 def _take_digests(watch: Watch, record: Record, options: AgainstOptions) -> tuple[Custody, bool]:

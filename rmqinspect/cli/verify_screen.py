@@ -324,11 +324,11 @@ def _joined_lines(report: Report) -> Iterator[str]:
     """Yield how many queue units and index entries point at their record."""
     units, entries = report.queue_units, report.index_entries.lead_to_their_record
     if units.read and report.segments and (report.interrupted is None or units.lead_to_their_record):
-        lead = f"{group_digits(units.lead_to_their_record)} of {count(units.read, 'unit')}"
-        yield from SCREEN.rows("queues", f"{lead} lead to their record")
+        lead = f"{group_digits(units.lead_to_their_record)} of {count(units.read, 'queue unit')}"
+        yield from SCREEN.rows("queues", f"{lead} match a record of the log")
     if entries:
-        words = "entry leads" if entries == 1 else "entries lead"
-        yield from SCREEN.rows("index", f"{group_digits(entries)} {words} to their record")
+        words = "entry matches" if entries == 1 else "entries match"
+        yield from SCREEN.rows("index", f"{group_digits(entries)} {words} a record of the log")
 
 
 def _custody_lines(custody: ReportedCustody, path: str) -> Iterator[str]:
@@ -348,8 +348,7 @@ def _custody_lines(custody: ReportedCustody, path: str) -> Iterator[str]:
 
 def _span(run: ReportedRun) -> str:
     started, ended = moment(run.started), moment(run.ended)
-    end = f"{ended:%H:%M:%S}Z" if ended.date() == started.date() else f"{ended:%Y-%m-%dT%H:%M:%S}Z"
-    return f"{started:%Y-%m-%dT%H:%M:%S}Z to {end}"
+    return f"{started:%Y-%m-%dT%H:%M:%S}Z to {ended:%Y-%m-%dT%H:%M:%S}Z"
 
 
 def _account_lines(report: Report) -> Iterator[str]:
@@ -377,7 +376,7 @@ def _account_lines(report: Report) -> Iterator[str]:
     rows += _shared_row(sound)
     if len(accounts) > 1:
         adds_up = all(account.adds_up for account in accounts)
-        rows.append(_account_row("all", accounts, "adds up" if adds_up else "partly read"))
+        rows.append(_account_row("all", accounts, "no byte left out" if adds_up else "partly read"))
     yield from _account_table(rows)
 
 

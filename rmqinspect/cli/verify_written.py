@@ -24,6 +24,7 @@ from rmqinspect.cli.options import (
     choose_format,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import option
 from rmqinspect.cli.session import write_table
 from rmqinspect.cli.verify_screen import Look, screen, verdict_line
@@ -167,8 +168,8 @@ def print_report(
             click.echo(verdict_line(report), err=True)
     elif not options.quiet:
         colour = use_colour(options.color)
-        for line in screen(report, path, Look(options.zone, colour, unfold=options.verbose > 0)):
-            click.echo(line, color=colour)
+        lines = screen(report, path, Look(options.zone, colour, unfold=options.verbose > 0))
+        print_answered(lines, colour=colour)
 
 
 def status_of_report(report: Report, fail_on: str) -> ExitStatus:

@@ -195,7 +195,10 @@ class OutcomePart(Part, frozen=True, kw_only=True):
     instead: list[
         Annotated[
             WayPart,
-            means("every other way to start, walked and priced; none where nothing is lost and no file is in the way"),
+            means(
+                "every other way to start, walked, with what it would lose; none where nothing is lost and no file is "
+                "in the way"
+            ),
         ]
     ]
     notes: list[Annotated[str, means("what else is to be known")]]

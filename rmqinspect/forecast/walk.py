@@ -24,6 +24,7 @@ from typing import NamedTuple
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch
+from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.dledger import cuts_queues, holds_messages, record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.fed_scan import FedScan, can_be_fed
@@ -366,7 +367,7 @@ class _Walk:
             since = Rules.size_fits.since(True)
             remedy = f"start a release that compares the size with the file: {since} or later"
             self._end_if(Refusal(where.file, where.rule, why, remedy))
-        why = f"refused: {scan.rejected.rule}" if scan.rejected else "no record follows"
+        why = REASONS[scan.rejected.rule] if scan.rejected else "no record follows"
         self._decide("scan", f"ends at {scan.end}: {why}", (("end", scan.end),), "CommitLog#checkMessageAndReturnSize")
 
     def _cut_queues(self, reached: int, end: int) -> None:

@@ -20,8 +20,10 @@ _FIRST_ROWS = 200
 _WIDEST = 60
 _NARROWEST = 12  # of a column that is narrowed to fit the terminal
 
-# Columns that are never left out.
+# Columns that are never left out, but for a status that is sound in all rows.
 _STAY = ("status", "severity", "kind")
+_FIRST_OUT = ("size", "status")  # of a narrow terminal: what tells least
+_LAST_OUT = ("topic", "keys", "store_timestamp")  # by these a person knows a message
 
 _ABSENT = "-"
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
@@ -74,8 +76,9 @@ class ScreenTable(Writer):
     """A header and one line per row, columns two spaces apart, numbers right-aligned.
 
     The first rows set the widths; a longer value later shifts the rest of its line. On a terminal a line has to fit:
-    texts are narrowed first, a cut value ends in `…`; then columns are left out, the widest first, the last of equals;
-    the first column and `_STAY` are kept.
+    texts are narrowed first, a cut value ends in `…`; then columns are left out: those of `_FIRST_OUT`, the widest, the
+    last of equals, and those of `_LAST_OUT`; the first column and `_STAY` are kept. A line whose status is not sound
+    ends in it where the column is left out.
     Where that would leave less than half of them, or the user chose the columns, each value has a line of its own.
     """
 
@@ -129,15 +132,19 @@ class ScreenTable(Writer):
         if self.view.width is None or _length(widths) <= self.view.width:
             return widths
         while not self.view.chosen and _length(widths) > self.view.width:
-            droppable = [column for column in shown[1:] if names[column] not in _STAY]
+            droppable = [column for column in shown[1:] if self._may_go(column, rows)]
             if not droppable:
                 break
-            shown.remove(max(droppable, key=lambda column: (widths[column], column)))
+            shown.remove(max(droppable, key=lambda column: (_rank(names[column]), widths[column], column)))
             widths = self._fit(rows, shown)
         if _length(widths) > self.view.width or 2 * len(shown) < len(names):
             return {}
         self.left_out = [name for column, name in enumerate(names) if column not in shown]
         return widths
+
+    def _may_go(self, column: int, rows: list[tuple[str, ...]]) -> bool:
+        name = self.schema.names[column]
+        return name not in _STAY or (name == "status" and all(self._is_sound(column, row[column]) for row in rows))
 
     def _fit(self, rows: list[tuple[str, ...]], shown: list[int]) -> dict[int, int]:
         """Return the widths of the columns `shown`, narrowed as far as they can be if a line is too wide."""
@@ -178,7 +185,12 @@ class ScreenTable(Writer):
         padded = self._pad(row)
         for position, i in enumerate(self._widths):
             padded[position] = self._coloured(i, row[i], padded[position])
-        return ["  ".join(padded).rstrip(" ")]
+        line = "  ".join(padded).rstrip(" ")
+        if "status" in self.left_out:
+            column = self.schema.names.index("status")
+            if not self._is_sound(column, row[column]):
+                line += f"  {self._coloured(column, row[column], row[column])}"
+        return [line]
 
     def _value_lines(self, row: tuple[str, ...]) -> list[str]:
         """Return a line for each value, more for one that is wider than the terminal, after a blank one."""
@@ -194,10 +206,19 @@ class ScreenTable(Writer):
         return lines
 
     def _coloured(self, column: int, value: str, shown: str) -> str:
+        return shown if not self.view.colour or self._is_sound(column, value) else f"{_RED}{shown}{_PLAIN}"
+
+    def _is_sound(self, column: int, value: str) -> bool:
         name = self.schema.names[column]
         good = self.view.sound if name == "status" else SOUND.get(name)
-        bad = self.view.colour and good is not None and value not in (*good, _ABSENT)
-        return f"{_RED}{shown}{_PLAIN}" if bad else shown
+        return good is None or value in (*good, _ABSENT)
+
+
+def _rank(name: str) -> int:
+    """Return how soon a column is left out: the highest first."""
+    if name in _FIRST_OUT:
+        return len(_FIRST_OUT) - _FIRST_OUT.index(name)
+    return -1 - _LAST_OUT.index(name) if name in _LAST_OUT else 0
 
 
 def _length(widths: dict[int, int]) -> int:

@@ -286,7 +286,7 @@ def summary(images: Images, counts: np.ndarray, outcomes: np.ndarray, *, name_ho
     assembly = images.assembly() if name_hosts else without_hosts(images.assembly())
     for log in assembly.logs:
         first, last = log.pieces[0].physical_offset, log.pieces[-1].end
-        life = "" if log.life == 1 else ", an earlier life"
+        life = "" if log.life == 1 else ", an older tail"
         pieces = count(len(log.pieces), "piece")
         others = f" (and {', '.join(log.hosts[1:_MOST_TOLD])})" if len(log.hosts) > 1 else ""
         yield f"log of {log.name}{others}{life}: {count(log.size, 'byte')} of {first}..{last} in {pieces}"

@@ -103,7 +103,7 @@ def _told(assembly: Assembly, chosen: Sequence[CarvedLog]) -> Iterator[str]:
     names = {log.name for log in chosen}
     for log in assembly.logs:
         if log.name not in names:
-            what = "an earlier life of the log" if log.life > 1 else "another broker's log"
+            what = "an older tail of the log" if log.life > 1 else "another broker's log"
             yield f"left out: {log.name}, {what}, {count(log.size, 'byte')} of records"
     about = [one for one in assembly.ambiguities if one.log in names]
     for one in about[:_MOST_TOLD]:

@@ -214,7 +214,7 @@ class QueueFiles:
         if count > _LARGEST_HOLE:
             topic, queue_id = queue
             raise HoleTooLarge(
-                f"{shown(topic)}/{queue_id}: no record has the queue offsets {group_digits(written.end)} to "
+                f"{shown(topic)} queue {queue_id}: no record has the queue offsets {group_digits(written.end)} to "
                 f"{group_digits(end - 1)}: no log that a broker wrote has such a hole",
                 int(unit["physical_offset"][0]),
             )

@@ -344,7 +344,7 @@ class _Writer:
         for topic in sorted(self._no_folders):
             yield f"a queue of {escape(topic)!r} gets no units: no folder has such a name"
         for (topic, queue_id), written in sorted(self._rebuilt.queues.items()):
-            name = f"{escape(topic)}/{queue_id}"
+            name = f"{escape(topic)} queue {queue_id}"
             if written.restarts:
                 yield f"{name}: its offsets begin anew at 0 in the log; the queue has those behind the last beginning"
             if written.left_out and not written.restarts:

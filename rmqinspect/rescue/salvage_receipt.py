@@ -26,7 +26,7 @@ class SourceRow(Part, frozen=True):
         means("physical offset from which it differs from a source that counts more, so that nothing is taken"),
     ]
     renamed: Annotated[list[str], means("files whose names are not the offset that their records say")]
-    stale_bytes: Annotated[int, means("bytes of records of an earlier life: they stay out")]
+    stale_bytes: Annotated[int, means("bytes of records that were cut off earlier: they stay out")]
 
 
 class Digest(Part, frozen=True):

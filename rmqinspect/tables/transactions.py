@@ -70,7 +70,7 @@ SCHEMA = pa.schema(
         column("real_topic", pa.string(), "where consumers get the message, once it is committed"),
         column("real_queue_id", pa.int32(), "queue of the real topic"),
         column("msg_id", pa.string(), "UNIQ_KEY, which is also the transaction id"),
-        column("state", pa.string(), "pending, committed, rolled_back, given_up, evidence_gone"),
+        column("state", pa.string(), "pending, committed, rolled_back, given_up, outcome_unknown"),
         column("check_times", pa.int32(), "checks so far, as the newest copy or RocksDB says"),
         column("commit_physical_offset", pa.int64(), "of the commit record; null if none is found"),
         column("op_physical_offset", pa.int64(), "of the record that ended it: op, or rollback up to 4.2.0"),

@@ -418,7 +418,7 @@ class LogJudge:
                 yield Finding(
                     "CL-STALE-TAIL",
                     f"the log runs into records that are {back} ms older and repeat queue offsets: "
-                    "left from an earlier life of this file",
+                    "cut off earlier, and not overwritten",
                     **place_in_log(self.store, physical_offset),
                 )
 

@@ -43,6 +43,11 @@ def lines(screen: str) -> list[str]:
     return screen.split("\n\n")[0].splitlines()[1:]
 
 
+def one_of_them(screen: str) -> str:
+    """Return the line with the command for the screen of one store."""
+    return next(line for line in screen.splitlines() if line.startswith("one of them"))
+
+
 # --- the screen -----------------------------------------------------------------------------------
 
 
@@ -67,7 +72,7 @@ def test_the_worst_is_first_and_its_screen_is_named(run: Run, broken: list[str])
         "not read",
         *["NOTHING MORE"] * 3,
     ]
-    command = out.splitlines()[-1].split("  ")[-1]
+    command = one_of_them(out).split("  ")[-1]
     assert command == f"rmqinspect forecast {sample('flipped-bit-5.3.3')}"
     assert run(*command.split()[1:])[0] == status == ExitStatus.DAMAGE
 
@@ -76,7 +81,7 @@ def test_a_named_store_is_named_in_the_next_command_with_its_broker_conf(run: Ru
     (tmp_path / "broker.conf").write_text("")
     conf = str(tmp_path / "broker.conf")
     _, out, _ = run("info", f"a={STORES[0]}", f"a2={STORES[0]}", "--config", conf)
-    assert out.splitlines()[-1].endswith(f"rmqinspect info a={STORES[0]} --config {conf}")
+    assert one_of_them(out).endswith(f"rmqinspect info a={STORES[0]} --config {conf}")
 
 
 class _Terminal(io.StringIO):
@@ -130,7 +135,7 @@ def test_names_of_stores_harm_no_terminal(run: Run, tmp_path: Path) -> None:
     _, out, err = run("forecast", odd, tmp_path / "c", f"d={STORES[1]}")
     assert "\x1b" not in out + err
     assert [line.split("  ")[0] for line in lines(out)] == [r"a\x1b[31m\nb", "c", "d"]
-    assert run("verify", odd, tmp_path / "c")[1].splitlines()[-1].endswith(r"\x1b[31m\x0ab'")
+    assert one_of_them(run("verify", odd, tmp_path / "c")[1]).endswith(r"\x1b[31m\x0ab'")
 
 
 def test_what_no_store_can_be_asked_is_refused_before_any_is_read(run: Run) -> None:
@@ -217,7 +222,7 @@ def test_a_report_of_several_stores_is_printed_again(run: Run, tmp_path: Path, b
     status, before, _ = run("verify", *words, "--report", file)
     again = run("verify", "--from", file)
     assert (again[0], again[2]) == (status, "")
-    assert again[1].splitlines()[-1].endswith(f"rmqinspect verify --from {file} a")
+    assert one_of_them(again[1]).endswith(f"rmqinspect verify --from {file} a")
     assert [line.split()[0] for line in lines(again[1])] == [line.split()[0] for line in lines(before)]
     for name, path in (("a", STORES[0]), ("b", STORES[1])):
         status, screen, _ = run("verify", "--from", file, name)

@@ -113,7 +113,7 @@ def test_a_running_broker_is_the_verdict(forecast: Run, used: Path) -> None:
         prepared = forecast(used, "--as-copied", "--script")
     assert status == 4
     assert out.splitlines()[-1] == f"VERDICT    A BROKER RUNS ON THIS STORE (pid {pid}): do not start another"
-    assert (f"pid {pid} holds the lock" in errors, "walked for" in errors) == (True, False)
+    assert (f"pid {pid} holds the lock" in errors, "by the rules of" in errors) == (True, False)
     assert (told["complete"], told["lost_messages"]) == (False, None)  # nothing was walked
     assert (told["verdict"], told["starts"], told["lock_holder"]) == ("A BROKER RUNS ON THIS STORE", None, pid)
     assert (refused[:2], (used.parent / "start.sh").exists()) == ((4, ""), False)

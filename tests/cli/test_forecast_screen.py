@@ -86,7 +86,7 @@ CASES = {
     ),
     "a refusal names the file and the remedy": Case(
         Forecast([REFUSES]),
-        """refuses    index/1x: the name is no number (index_folder)
+        """refuses    index/1x: the name is no number
         remedy     move index/1x out of the store
         clean exit, as asked for""",
         ("log  ",),
@@ -170,7 +170,7 @@ def test_a_topic_of_200_characters_pushes_nothing_off_the_screen() -> None:
         assert name[:90] not in "".join(verdict_lines(forecast))
         text = shown(forecast, Look(UTC, queues=True))  # no line is too wide
         assert "00000000000000000007" in text
-        text_of(walk_lines(forecast))
+        text_of(walk_lines(forecast, UTC))
         text_of(era_table(forecast))
 
 
@@ -179,8 +179,8 @@ def test_all_versions_are_a_line_each() -> None:
     lines = text_of(era_table(Forecast([unknown, REFUSES, LOSES, SAFE]))).splitlines()
     assert lines[0].endswith("new end   lost   index files deleted   stops because")
     assert [line for line in lines if line.startswith("5.2.0 to 5.3.3   yes")]
-    assert [line for line in lines if line.startswith("5.1.4") and line.endswith("index_folder")]
-    assert "refuses    index/1x: the name is no number (index_folder)" in lines
+    assert [line for line in lines if line.startswith("5.1.4") and line.endswith("index folder")]
+    assert "refuses    index/1x: the name is no number" in lines
     assert [line for line in lines if line.startswith("not known  RocksDB")]
     assert [line for line in lines if line.startswith("5.5.0") and line.endswith("not stopped")]
 
@@ -197,13 +197,15 @@ def test_every_reason_has_few_words() -> None:
 
 def test_a_walk_is_explained_with_inputs_and_source() -> None:
     steps = [
-        Decision("scan", "ends at 5", (("end", 12345),), "CommitLog#recoverNormally"),
+        Decision("scan", "ends at 5", (("rule", "third"), ("end", 12345)), "CommitLog#recoverNormally"),
         Decision("cut", "x", (), "A#b"),
+        Decision("index", "y", (("index_msg_timestamp", 1795250925095), ("cut_first", "log")), "A#c"),
     ]
-    text = text_of(walk_lines(Forecast([replace(LOSES, decisions=steps)])))
+    text = text_of(walk_lines(Forecast([replace(LOSES, decisions=steps)]), UTC))
     assert text.startswith("walk of 5.3.3 after an unclean exit\n  scan       ends at 5\n")
     assert "from end 12 345 (CommitLog#recoverNormally)" in text
     assert "  cut        x\n             (A#b)" in text
+    assert "from index_msg_timestamp 2026-11-21T08:48:45.095Z, what is cut first: the log (A#c)" in text
 
 
 def test_a_step_that_two_releases_take_alike_is_told_once() -> None:
@@ -213,7 +215,7 @@ def test_a_step_that_two_releases_take_alike_is_told_once() -> None:
         replace(LOSES, release="5.3.3", decisions=[scan, other]),
         replace(LOSES, release="5.5.0", decisions=[scan, cut]),
     ]
-    lines = [line.rstrip() for line in walk_lines(Forecast(outcomes))]
+    lines = [line.rstrip() for line in walk_lines(Forecast(outcomes), UTC)]
     assert [line for line in lines if line.startswith("  ") and "(A#b)" not in line] == [
         "  scan       a",
         "  cut        b",

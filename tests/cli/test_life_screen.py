@@ -40,11 +40,11 @@ def screen(life: Life) -> list[str]:
 
 def test_a_dead_letter_has_a_chain_of_its_group(tracer: LifeTracer) -> None:
     assert screen(tracer.trace(DEAD)) == [
-        "life sent to TariffWork queue 0 offset 2, 2026-11-21T08:54:57",
+        "life sent to TariffWork queue 0 offset 2, 2026-11-21T08:54:57Z",
         "queue unit TariffWork queue 0 offset 2: present",
         "index msg id, key work-2: index/20261121085457110",
-        "g_dlq_1 passed → delayed 1 s (level 1) → %RETRY%g_dlq_1 offset 0, 2026-11-21T08:55:02, passed → "
-        "%DLQ%g_dlq_1 offset 0, 2026-11-21T08:55:21",
+        "g_dlq_1 passed → delayed 1 s (level 1) → %RETRY%g_dlq_1 offset 0, 2026-11-21T08:55:02Z, passed → "
+        "%DLQ%g_dlq_1 offset 0, 2026-11-21T08:55:21Z",
         f"passed g_retry_1{PASSED}",
     ]
 
@@ -54,17 +54,17 @@ def test_a_dead_letter_has_a_chain_of_its_group(tracer: LifeTracer) -> None:
     [
         (
             CHECKED,
-            "half message RMQ_SYS_TRANS_HALF_TOPIC offset 0, 2026-11-21T08:54:57 → checked 1 time → "
-            "committed to LedgerTx queue 1 offset 2, 2026-11-21T08:55:04",
+            "half message RMQ_SYS_TRANS_HALF_TOPIC offset 0, 2026-11-21T08:54:57Z → checked 1 time → "
+            "committed to LedgerTx queue 1 offset 2, 2026-11-21T08:55:04Z",
         ),
         (
             ROLLED_BACK,
-            "half message RMQ_SYS_TRANS_HALF_TOPIC offset 1, 2026-11-21T08:54:57 → "
+            "half message RMQ_SYS_TRANS_HALF_TOPIC offset 1, 2026-11-21T08:54:57Z → "
             "rolled back by the op record at 178 601 (0x2b9a9)",
         ),
         (
             PENDING,
-            "half message RMQ_SYS_TRANS_HALF_TOPIC offset 25, 2026-11-21T08:55:25 → pending for LedgerTx queue 1",
+            "half message RMQ_SYS_TRANS_HALF_TOPIC offset 25, 2026-11-21T08:55:25Z → pending for LedgerTx queue 1",
         ),
     ],
 )
@@ -85,17 +85,17 @@ def test_timers_are_delivered_cancelled_or_wait(tracer: LifeTracer) -> None:
 def test_a_pop_says_whether_it_was_acknowledged(tracer: LifeTracer) -> None:
     lines = screen(tracer.trace(POPPED))
     assert (
-        "g_pop_1 popped 2026-11-21T08:55:01, not acknowledged until 2026-11-21T08:55:10 → "
-        "%RETRY%g_pop_1_StockPop offset 3, 2026-11-21T08:55:14, popped 2026-11-21T08:55:25, "
-        "not acknowledged until 2026-11-21T09:00:15" in lines
+        "g_pop_1 popped 2026-11-21T08:55:01Z, not acknowledged until 2026-11-21T08:55:10Z → "
+        "%RETRY%g_pop_1_StockPop offset 3, 2026-11-21T08:55:14Z, popped 2026-11-21T08:55:25Z, "
+        "not acknowledged until 2026-11-21T09:00:15Z" in lines
     )
-    assert "g_popfly_1 popped 2026-11-21T08:55:01, acknowledged" in lines
+    assert "g_popfly_1 popped 2026-11-21T08:55:01Z, acknowledged" in lines
 
 
 def test_times_have_a_date_in_the_zone_that_is_asked_for(tracer: LifeTracer) -> None:
     text = " ".join(life_lines(tracer.trace(DEAD), MIDNIGHT))
-    assert "TariffWork queue 0 offset 2, 2026-11-21T23:59:57" in text
-    assert "%RETRY%g_dlq_1 offset 0, 2026-11-22T00:00:02" in text
+    assert "TariffWork queue 0 offset 2, 2026-11-21T23:59:57+15:05" in text
+    assert "%RETRY%g_dlq_1 offset 0, 2026-11-22T00:00:02+15:05" in text
     assert life_document(tracer.trace(DEAD), MIDNIGHT)["steps"][0]["store_timestamp"].endswith("23:59:57.664+15:05")
 
 

@@ -81,6 +81,8 @@ SHARED = {
     "--tz": "info decode find transactions groups forecast verify export show diff id delays usage rebuild salvage sql",
     "--color": "info decode find transactions groups forecast verify export"
     " show diff id explain delays usage rebuild salvage sql",
+    "--no-pager": "info decode find transactions groups forecast verify export"
+    " show diff id explain delays usage rebuild salvage sql",
     "--quiet": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage sql",
     "--verbose": "info decode find transactions groups forecast verify"
     " export show diff delays usage rebuild salvage sql",

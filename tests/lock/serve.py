@@ -38,6 +38,7 @@ def _run_child(words: list[str], folder: str, stdout: int, stderr: int) -> None:
     for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
         os.dup2(source, target)
     os.chdir(folder)
+    os.environ["RMQINSPECT_PAGER"] = ""  # a terminal here has nobody who presses a key
     sys.argv = ["rmqinspect", *words]
     sys.stdin, sys.stdout, sys.stderr = (
         os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace")

@@ -208,7 +208,9 @@ def test_a_pipe_cuts_nothing_and_a_terminal_cuts_to_its_width(tmp_path: Path) ->
     ("width", "chosen", "header", "left_out"),
     [
         (62, False, "physical_offset  topic  keys  store_timestamp           status", []),
-        (50, False, "physical_offset  topic  keys  status", ["store_timestamp"]),
+        (54, False, "physical_offset  topic  keys  store_timestamp", ["status"]),
+        (50, False, "physical_offset  keys  store_timestamp", ["topic", "status"]),
+        (44, False, "physical_offset  0", []),
         (25, False, "physical_offset  0", []),
         (50, True, "physical_offset  0", []),
     ],
@@ -225,6 +227,26 @@ def test_a_narrow_terminal_leaves_out_the_widest_columns_and_at_last_shows_a_val
     assert lines[0] == header
     assert max(map(len, lines)) <= width
     assert writer.left_out == left_out
+
+
+def test_a_status_is_left_out_while_it_is_sound_and_ends_the_line_of_a_later_row_that_is_not(tmp_path: Path) -> None:
+    sound, bad = batch_of({"keys": ["K1"]}), batch_of({"keys": ["K2"], "status": "body_crc"})
+    names = ["physical_offset", "topic", "keys", "store_timestamp", "status"]
+
+    def lines(*batches: pa.RecordBatch) -> list[str]:
+        with open_writer("table", sound.select(names).schema, str(tmp_path / "out"), view=View(width=57)) as writer:
+            for batch in batches:
+                writer.write(batch.select(names))
+        text_ = (tmp_path / "out").read_text()
+        (tmp_path / "out").unlink()
+        return text_.splitlines()
+
+    assert lines(sound, bad) == [
+        "physical_offset  topic   keys  store_timestamp",
+        "            525  orders  K1    2022-03-02T02:04:22.123Z",
+        "            525  orders  K2    2022-03-02T02:04:22.123Z  body_crc",
+    ]
+    assert lines(bad)[0] == "physical_offset  keys  store_timestamp           status"
 
 
 def test_the_same_rows_look_the_same_in_any_batches(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_the_tail_of_an_earlier_life_stays_out_and_is_told(tmp_path: Path) -> No
     notes: list[str] = []
     [(_, store)] = sources_of(tmp_path / "disk", size=65536, notes=notes)
     assert sorted(records_of(store)) == [0, len(new[0])]
-    assert any("an earlier life of the log" in note for note in notes)
+    assert any("an older tail of the log" in note for note in notes)
     assert any("stored before the records that lie in front of it" in note for note in notes)
 
 

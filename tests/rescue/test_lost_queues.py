@@ -101,8 +101,9 @@ def test_the_units_of_a_lost_queue_lead_over_the_end_of_a_segment(tmp_path: Path
     assert not made.is_complete
     assert units_of(tmp_path / "new") == dict.fromkeys(range(end), (base - 1, 2, 0))
     assert [(row.topic, row.kept, row.lost) for row in made.receipt.lost_offsets] == [("B", 0, [*range(end)])]
-    assert f"B/0: no message is left; its queue offsets 0 to {end - 1} lead to none, so that it goes on at {end}" in (
-        made.receipt.notes
+    assert (
+        f"B queue 0: no message is left; its queue offsets 0 to {end - 1} lead to none, so that it goes on at {end}"
+        in made.receipt.notes
     )
     findings = verify(open_store([str(tmp_path / "new")]), VerifyOptions("deep")).findings.rows
     noted = [(one.code, one.severity, one.count) for one in findings if one.code.startswith("CQ-")]

@@ -64,7 +64,8 @@ def test_a_hole_gets_copies_of_the_next_unit(tmp_path: Path) -> None:
     assert copies == [copies[0]] * 3 and first < copies[0] < last
     assert result.queues["TopicTest", 0].copies == 2
     assert result.notes == [
-        "TopicTest/0: 2 queue offsets without a record: a neighbour's unit stands there, whose message comes again"
+        "TopicTest queue 0: 2 queue offsets without a record: "
+        "a neighbour's unit stands there, whose message comes again"
     ]
 
 

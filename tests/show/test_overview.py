@@ -59,7 +59,8 @@ def test_the_screen_of_the_transcript(
         "writer": "5.2.0 to 5.3.3, from content: V2 records, properties end with the separator, "
         "CLUSTER in batches only",
         "commit log": "5 segments of 65 536: 0 to 262 144, none missing; the last is preallocated (zeros)",
-        "checkpoint": "log 08:48:40.000Z, queues 08:48:46.708Z, index 08:48:45.095Z: none newer than the log",
+        "checkpoint": "log 2026-11-21T08:48:40.000Z, queues 2026-11-21T08:48:46.708Z, index 2026-11-21T08:48:45.095Z: "
+        "none newer than the log",
         "queues": "13 in 7 topics, 250 units; deepest TopicA queue 0: 0 to 51",
         "index": "3 files, 530 entries, newest 2026-11-21T08:48:46.708Z",
         "groups": "none: no consumer offsets",

@@ -102,7 +102,7 @@ def test_only_the_newest_copy_tells_whether_the_check_has_passed(tmp_path: Path)
     pieces = [half("A", 0), half("B", 1), half("A", 2, checks=1), half("A", 3, checks=2)]
     found = read(tmp_path, pieces, check_offset=3)
     assert list(map(short, found)) == [
-        ("B", "evidence_gone", 1, "the check has gone past it, and neither an op nor a newer copy is found"),
+        ("B", "outcome_unknown", 1, "the check has gone past it, and neither an op nor a newer copy is found"),
         ("A", "pending", 3, ""),
     ]
     assert found[1] | {"x": 0} == found[1] | {
@@ -239,7 +239,7 @@ def test_every_byte_of_a_half_and_an_op_may_be_wrong(tmp_path: Path) -> None:
         for place in random.integers(0, len(raw), 3).tolist():
             raw[place] = int(random.integers(0, 256))
         for found in read(tmp_path, [bytes(raw)]):
-            assert found["state"] in ("pending", "committed", "rolled_back", "given_up", "evidence_gone"), number
+            assert found["state"] in ("pending", "committed", "rolled_back", "given_up", "outcome_unknown"), number
 
 
 def test_splits_of_the_log_give_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_splits_of_the_log_give_the_same_rows(tmp_path: Path, monkeypatch: pytes
     whole = rows_of(tmp_path, 20)
     monkeypatch.setattr(rmqinspect.tables.read_log, "SPLIT_SIZE", 1 << 10)
     assert rows_of(tmp_path, 20, jobs=3) == whole
-    assert {row["state"] for row in whole} == {"pending", "committed", "evidence_gone"}
+    assert {row["state"] for row in whole} == {"pending", "committed", "outcome_unknown"}
 
 
 # --- RocksDB ----------------------------------------------------------------------------------------------
