@@ -6,11 +6,11 @@ and the order of `--help`, whatever they are.
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import click
 
-from rmqinspect.cli import CONTEXT, VERBS, group
+from rmqinspect.cli import VERBS, group
 
 _HEAD = """\
 # Commands
@@ -34,7 +34,7 @@ class _Parts(click.HelpFormatter):
     def write_heading(self, heading: str) -> None:
         self._heading = heading
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         self.lists.append((self._heading, [(names.strip(), text) for names, text in rows]))
 
 
@@ -46,9 +46,10 @@ def page() -> str:
 
 
 def _section(verb: str) -> Iterator[str]:
-    command = group.get_command(click.Context(group), verb)
+    above = group.make_context("rmqinspect", [], resilient_parsing=True)
+    command = group.get_command(above, verb)
     assert command is not None
-    context = click.Context(command, info_name=f"rmqinspect {verb}", **CONTEXT)
+    context = click.Context(command, above, verb)
     parts = _Parts()
     command.format_options(context, parts)
     words, _, examples = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
