@@ -1,5 +1,7 @@
 """schemas/*.ksy: made from the layouts, and the real compiler's readers find in real stores what rmqinspect finds."""
 
+import shutil
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -11,16 +13,20 @@ from construct import Construct, Int24ub, Int32ul, Struct, this
 
 from docs.build import kaitai
 from docs.build.layouts import MODULES, condition, expression, fields_of, type_name
+from rmqinspect.codec import message_id
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, message, messageid, rocksdb, timer
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.tables import TABLES
 from tests.codec.test_layout import raw_records
+from tests.support import oracle
 from tests.support.kaitai import compiled
+from tests.support.rocksdb import needs_rocksdict
 from tests.support.samples import NAMES, ROOT, sample
-from tests.support.side_tables import broker, crash
+from tests.support.side_tables import ROCKSDB, broker, crash, milliseconds, rows_of_broker
 
 pytestmark = pytest.mark.xdist_group("kaitai")  # compiled once
 
@@ -302,3 +308,74 @@ def test_items_of_real_batches_are_read_alike(readers: dict[str, Any]) -> None:
             item = readers["commitlog"].BatchItem(stream)
             agree(item, message.BatchItem.parse(body[start:]))
             assert stream.pos() - start == item.total_size
+
+
+def _items(root: Path, copy: Path, family: str) -> list[tuple[bytes, bytes]]:
+    """Return what a copy of a database holds in a column family."""
+    from rocksdict import AccessType, Options, Rdict
+
+    shutil.copytree(root, copy)
+    options = Options(raw_mode=True)
+    families = {name: Options(raw_mode=True) for name in Rdict.list_cf(str(copy), options)}
+    access = AccessType.read_only(error_if_log_file_exist=False)
+    with closing(Rdict(str(copy), options=options, column_families=families, access_type=access)) as database:
+        items: Any = database.get_column_family(family).items()
+        return list(items)
+
+
+@needs_rocksdict
+@pytest.mark.parametrize("name", ROCKSDB)
+def test_queues_in_rocksdb_are_read_alike(name: str, readers: dict[str, Any], tmp_path: Path) -> None:
+    """Keys and values of a real broker's database, against the units that our own reader finds in it."""
+    types, found = readers["rocksdb"], {}
+    for key, value in _items(oracle.store("broker", name) / "consumequeue", tmp_path / "copy", "default"):
+        stream = _stream(key)
+        head = types.KeyHead(stream)
+        topic = stream.read_bytes(head.topic_size).decode()
+        tail, unit = types.UnitKeyTail(stream), types.UnitValue(_stream(value))
+        assert stream.is_eof()
+        assert {head.separator, tail.separator, tail.queue_separator} == {rocksdb.SEPARATOR}
+        found[topic, tail.queue_id, tail.queue_offset] = (unit.physical_offset, unit.size, unit.tags_code)
+    ours = {
+        (row["topic"], row["queue_id"], row["queue_offset"]): (row["physical_offset"], row["size"], row["tags_code"])
+        for row in rows_of_broker(TABLES["queue_units"], name)
+    }
+    assert found and found == ours
+
+
+@needs_rocksdict
+def test_timer_messages_in_rocksdb_are_read_alike(readers: dict[str, Any], tmp_path: Path) -> None:
+    types, found = readers["rocksdb"], set()
+    for key, value in _items(oracle.store("broker", "rocksopt-5.5.0") / "rocksdbstore", tmp_path / "copy", "timer"):
+        if key not in rocksdb.TIMER_KEYS:
+            stream = _stream(key)
+            head, entry = types.TimerKeyHead(stream), types.TimerValue(_stream(value))
+            unique = stream.read_bytes_full().decode()
+            found.add((head.deliver_timestamp, unique, entry.physical_offset, entry.record_size))
+    ours = {
+        (milliseconds(row["deliver_timestamp"]), row["msg_id"], row["physical_offset"], row["size"])
+        for row in rows_of_broker(TABLES["rocksdb_entries"], "rocksopt-5.5.0")
+    }
+    assert found and found == ours
+
+
+def test_ids_that_clients_were_given_are_read_alike(readers: dict[str, Any]) -> None:
+    types, kinds = readers["message_id"], set()
+    for sent in oracle.truth("broker", "main-5.3.3")["sent"]:
+        if sent.get("offset_msg_id"):
+            raw = bytes.fromhex(sent["offset_msg_id"])
+            kind = types.OffsetIdV4 if len(raw) == messageid.OffsetIdV4.sizeof() else types.OffsetIdV6
+            (read, *_) = message_id.decode(sent["offset_msg_id"])
+            assert kind(_stream(raw)).physical_offset == read.physical_offset  # type: ignore[union-attr]
+            assert kind(_stream(raw)).port == read.port  # type: ignore[union-attr]
+            kinds.add(kind)
+        for text in message_id.split_batch(sent.get("msg_id") or ""):
+            raw = bytes.fromhex(text)
+            own = next((read for read in message_id.decode(text) if isinstance(read, message_id.ClientId)), None)
+            if own is not None:
+                kind = types.ClientIdV4 if len(raw) == messageid.ClientIdV4.sizeof() else types.ClientIdV6
+                found = kind(_stream(raw))
+                for name in ("pid", "loader_hash", "time_in_month", "counter"):
+                    assert getattr(found, name) == getattr(own, name)
+                kinds.add(kind)
+    assert kinds >= {types.OffsetIdV4, types.ClientIdV4}
