@@ -20,6 +20,7 @@ from construct import (
     Struct,
     this,
 )
+from construct.expr import FuncPath
 
 MAGIC_V1 = -626843481  # 0xDAA320A7  CommitLog.MESSAGE_MAGIC_CODE, 4.0.0
 MAGIC_V2 = -626843477  # 0xDAA320AB  MESSAGE_MAGIC_CODE_V2, 5.1.0: the topic length has 2 bytes
@@ -124,10 +125,13 @@ HEADS = {
 }
 
 
-def _at_least_zero(size: int) -> int:
+def _bytes_of_length(size: int) -> int:
     # The broker reads a negative length as "none" and counts it as 0.
     return size if size > 0 else 0
 
+
+at_least_zero = FuncPath(_bytes_of_length)
+"""In a layout, the bytes that a length stands for. An expression, and no lambda: `docs/build/kaitai.py` reads it."""
 
 Message = Struct(
     *FRONT,
@@ -135,11 +139,11 @@ Message = Struct(
     "store_timestamp" / Int64sb,
     "store_host" / IfThenElse(this.sys_flag & SysFlag.STOREHOSTADDRESS_V6, HostV6, HostV4),
     *TAIL,
-    "body" / Bytes(lambda record: _at_least_zero(record.body_size)),
+    "body" / Bytes(at_least_zero(this.body_size)),
     "topic_size" / IfThenElse(this.magic == MAGIC_V2, Int16sb, Int8sb),
     "topic" / Bytes(this.topic_size),
     "properties_size" / Int16sb,
-    "properties" / Bytes(lambda record: _at_least_zero(record.properties_size)),
+    "properties" / Bytes(at_least_zero(this.properties_size)),
 )
 
 # Head, topic length and properties length of a record with both hosts IPv4 and an empty topic:
@@ -153,12 +157,12 @@ Blank = Struct(
 
 # One message of an inner batch (5.0.0+: SysFlag.INNER_BATCH), and of a client batch on the wire.
 BatchItem = Struct(
-    "total_size" / Int32sb,
-    "magic" / Int32sb,     # 0
-    "body_crc" / Int32sb,  # 0
-    "flag" / Int32sb,
-    "body_size" / Int32sb,
-    "body" / Bytes(lambda item: _at_least_zero(item.body_size)),
+    "total_size" / Int32sb,  # 0   this field included
+    "magic" / Int32sb,       # 4   0
+    "body_crc" / Int32sb,    # 8   0
+    "flag" / Int32sb,        # 12  the user's, not interpreted
+    "body_size" / Int32sb,   # 16
+    "body" / Bytes(at_least_zero(this.body_size)),
     "properties_size" / Int16sb,
-    "properties" / Bytes(lambda item: _at_least_zero(item.properties_size)),
+    "properties" / Bytes(at_least_zero(this.properties_size)),
 )

@@ -10,7 +10,7 @@ from .message import MAGIC_BLANK
 TimerUnit = Struct(
     "size" / Int32sb,               # 0   UNIT_SIZE
     "previous" / Int64sb,           # 4   timer log offset of the unit before it in its slot; NO_UNIT: none
-    "magic" / Int32sb,              # 12  bits of UNIT_MAGICS
+    "magic" / Int32sb,              # 12  bits: 1 normal, 2 to be rolled, 4 deletes another
     "enqueue_timestamp" / Int64sb,  # 16  ms, a multiple of the wheel's precision
     "delay" / Int32sb,              # 24  ms; due at enqueue_timestamp + delay
     "physical_offset" / Int64sb,    # 28  of the record, topic rmq_sys_wheel_timer

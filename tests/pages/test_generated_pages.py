@@ -16,10 +16,11 @@ PAGES = sorted(path.stem.removesuffix("_page") for path in (ROOT / "docs" / "bui
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_the_command_that_it_names_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = f"python -m docs.build.{name}_page > docs/{name}.md"
+    file = name.replace("_", "-")
+    command = f"python -m docs.build.{name}_page > docs/{file}.md"
     runpy.run_path(str(ROOT / "docs" / "build" / f"{name}_page.py"), run_name="__main__")
     printed = capsys.readouterr().out
-    assert page_of(name) == printed, f"run: {command}"
+    assert page_of(file) == printed, f"run: {command}"
     assert command in printed
 
 
