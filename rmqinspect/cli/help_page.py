@@ -25,8 +25,8 @@ GROUPS: dict[str, str] = {
     " --replica --salvage",
     # how they are shown, and read
     "Output": "--format --output --limit --columns --body --raw-body --max-body --redact --tz --color --no-pager",
-    "Reading": "--stores-from --config --base --carve --trace-topic --scan --rocksdb --rocksdb-copy --jobs --memory --read-rate"
-    " --max-config",
+    "Reading": "--stores-from --config --base --carve --trace-topic --scan --rocksdb --rocksdb-copy --jobs --memory"
+    " --read-rate --max-config",
     "General": "--fail-on --progress --quiet --verbose --help",
 }
 """Heading -> its options. Both stand in this order on every page."""
