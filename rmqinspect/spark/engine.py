@@ -29,9 +29,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from rmqinspect.errors import RmqinspectError
-from rmqinspect.export.job import Engine, run_part
+from rmqinspect.export.job import Engine, Work, WorkRead, run_part
 from rmqinspect.export.part import ExportSpec
-from rmqinspect.export.shared import Work, WorkRead
 from rmqinspect.spark.jvm_errors import first_line
 
 Answers = Generator[tuple[int, bytes], None, None]  # number of a part, pickled result
