@@ -40,12 +40,13 @@ from rmqinspect.errors import NotAStore, Unreachable
 from rmqinspect.system import hdfs
 from rmqinspect.system import remote_errors as errors
 from rmqinspect.system import workers as stopping
-from rmqinspect.system.uri import join, shown
+from rmqinspect.system.uri import join, misshapen, shown
 
 Answer = TypeVar("Answer")
 
 # Spark's scheme → Arrow's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_AZURE = ("abfs", "abfss")
 _PARTS = re.compile(r"(?P<scheme>[^:/]+)://(?P<place>[^/?]*)(?P<path>/.*?)?(?:\?(?P<options>[^?]*))?", re.DOTALL)
 
 # Timeouts: a dead service is reported within half a minute, by its library if that is in time: it knows why.
@@ -78,10 +79,14 @@ def open_remote(uri: str) -> Location:
         raise NotAStore(f"{shown(uri)}: a URI without a place or a path")
     if ":" in parts["place"] and "@" not in parts["place"] and "@" in (parts["path"] or ""):
         raise NotAStore(f"{shown(uri)}: a slash in a key or a password must be written %2F")
+    if why := misshapen(parts["scheme"], parts["place"], parts["path"] or ""):
+        raise NotAStore(f"{shown(uri)}: {why}")
     scheme = parts["scheme"].lower()
     filesystem, base = _open(_SCHEMES.get(scheme, scheme), parts["place"], parts["options"] or "")
     path = (parts["path"] or "").strip("/")
     base = base.rstrip("/")
+    if scheme in _AZURE and not base:  # the container is in the path
+        return Location(filesystem, path)
     return Location(filesystem, f"{base}/{path}" if path or not base else base)
 
 
@@ -93,6 +98,8 @@ def _open(scheme: str, place: str, options: str) -> tuple[Any, str]:
     if scheme in hdfs.SCHEMES:
         if lack := hdfs.missing():
             raise NotAStore(f"{shown(head)}: Hadoop's client is not complete here: {lack}")
+        if not place and scheme == "hdfs" and not hdfs.has_default():
+            raise NotAStore(f"{shown(head)}: no host, and no fs.defaultFS in a core-site.xml of CLASSPATH")
         hdfs.prepare()
     if scheme in ("gs", "gcs") and "retry_limit_seconds" not in options:
         options = "&".join(filter(None, (options, f"retry_limit_seconds={_RETRY_LIMIT}")))
