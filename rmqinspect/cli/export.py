@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rmqinspect.export.plan import HowToRead, StorePlan, StoreSurvey
     from rmqinspect.export.shared import SmallStore
     from rmqinspect.export.target import Target
+    from rmqinspect.rocksdb.unpack import Unpacking
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
 
@@ -63,7 +64,7 @@ def command(arguments: ExportArguments) -> int:
         stores = []
         for store, survey in listed:
             with readable.or_skipped(store.name, store.paths):
-                whole = copies.enter_context(unpacked(store, arguments.unpacking, _databases(request)))
+                whole = copies.enter_context(unpacked(store, _unpacking(arguments, request), _databases(request)))
                 stores.append(whole)
                 if survey is not None and whole is store:
                     surveys[store.name] = survey
@@ -79,12 +80,21 @@ def _how_to_read(arguments: ExportArguments, request: ExportRequest, started: da
 
     return HowToRead(
         with_times(request.selection, arguments, lambda: 0, started),
-        arguments.unpacking,
+        _unpacking(arguments, request),
         _databases(request),
         arguments.max_config,
         arguments.skip_unreadable,
         bool(arguments.verbose),
     )
+
+
+def _unpacking(arguments: ExportArguments, request: ExportRequest) -> "Unpacking":
+    """Return how RocksDB databases are unpacked: filters may need queues that the tables do not."""
+    from rmqinspect.tables.sources import unpacking_for
+
+    selection = request.selection
+    filtered = selection.unconsumed is not None or selection.lost_at_start is not None
+    return arguments.unpacking if filtered else unpacking_for(request.tables, arguments.unpacking)
 
 
 def _databases(request: ExportRequest) -> Collection[str] | None:
@@ -315,7 +325,7 @@ def _plan(
                     request,
                     earlier,
                     replace_changed=arguments.replace_changed,
-                    unpacking=arguments.unpacking,
+                    unpacking=_unpacking(arguments, request),
                 )
             )
     return plans
