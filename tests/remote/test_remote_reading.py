@@ -553,9 +553,7 @@ def test_who_reads_on_in_small_steps_asks_for_more_at_a_time(large: _File) -> No
     assert len(large.asked) < 10
 
 
-def test_what_was_read_of_a_file_is_not_asked_for_again_until_its_store_is_listed(
-    server: Server, tmp_path: Path
-) -> None:
+def test_what_was_read_of_a_file_is_not_asked_for_again_until_its_store_is_listed(server: Server) -> None:
     log = store(DAMAGED) / "commitlog"
     asked: list[str] = []
 
@@ -572,8 +570,8 @@ def test_what_was_read_of_a_file_is_not_asked_for_again_until_its_store_is_liste
             with RemoteReader(opened.segments[0]) as reader:
                 contents.append(reader.read(0, 1000))
         assert asked == ["HEAD", "GET"]
-        (tmp_path / ("0" * 20)).write_bytes(bytes(1 << 16))
-        server.upload(tmp_path, "again/commitlog")
+        with server.filesystem().open_output_stream(f"{BUCKET}/again/commitlog/{'0' * 20}") as file:
+            file.write(bytes(1 << 16))
         opened = open_store([counted.uri("again")])
         with RemoteReader(opened.segments[0]) as reader:
             contents.append(reader.read(0, 1000))
