@@ -124,7 +124,7 @@ def _export(
     from rmqinspect.export.shared import share
     from rmqinspect.export.target import Target
 
-    by_tasks = [*small.values(), *apart]
+    by_tasks: list[SmallStore | StoreToPlan] = [*small.values(), *apart]
     evidence = [path for store in stores for path in store.paths] + [store.path for store in by_tasks]
     mode = "incremental" if arguments.incremental else "overwrite" if arguments.overwrite else "fresh"
     target = Target(arguments.output, mode, evidence, resumes=arguments.resume)

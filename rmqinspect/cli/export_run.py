@@ -246,7 +246,11 @@ class ExportRun:
         self.skipped += skipped
         self.plans += plans
         self.progress.total += sum(plan.size for plan in plans)
-        selections = {plan.store.name: replace(plan.by_task.how.selection, topics_seen=set()) for plan in plans}
+        selections = {
+            plan.store.name: replace(plan.by_task.how.selection, topics_seen=set())
+            for plan in plans
+            if plan.by_task is not None
+        }
         self.spec = replace(self.spec, notes=_notes(self.plans), selections={**self.spec.selections, **selections})
 
     def _announce(self) -> None:

@@ -75,14 +75,14 @@ def plan_in_task(work: StoreToPlan, spec: ExportSpec) -> PlannedStore:
             plan = plan_store(store, survey_store(store), spec.request, unpacking=how.unpacking)
             plan.paths = (work.path,)
             told = remarks_on(listed, store, spec, verbose=how.verbose)
-            queues = {file.topic for file in store.queue_files}, {file.queue_id for file in store.queue_files}
             plan.by_task = ByTask(
                 how,
                 tuple(told),
                 lock_holder(store),
                 tuple(not_read(plan, spec.request.tables)),
                 estimate_size([plan]),
-                *map(len, queues),
+                len({file.topic for file in store.queue_files}),
+                len({file.queue_id for file in store.queue_files}),
             )
             plan.store = _only_log(store)
             return PlannedStore(work, plan)

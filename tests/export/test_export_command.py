@@ -18,8 +18,8 @@ import pytest
 
 from rmqinspect.cli import ExitStatus, main
 from rmqinspect.export.job import Engine, Work, WorkRead
-from rmqinspect.export.part import ExportSpec, write_part
-from rmqinspect.export.shared import StoresPart
+from rmqinspect.export.part import ExportSpec, SidePart, write_part
+from rmqinspect.export.request import LogPart
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.samples import ROOT
@@ -337,7 +337,7 @@ def test_parts_are_written_there_from_any_folder(run: Run, tmp_path: Path, monke
 
     def elsewhere(parts: Sequence[Work], spec: ExportSpec) -> Generator[WorkRead, None, None]:
         for part in parts:
-            assert not isinstance(part, StoresPart)
+            assert isinstance(part, LogPart | SidePart)
             monkeypatch.chdir(other)
             read = write_part(part, spec)
             monkeypatch.chdir(tmp_path)
