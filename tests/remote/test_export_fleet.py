@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rmqinspect.cli import ExitStatus, main
+from rmqinspect.cli import ExitStatus, export_stores, main
 from rmqinspect.system.output_folder import open_folder
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = quiet
 
-SMALL = 8
-MOST = 8  # failures: the client waits half a second and more for each
+SMALL = 7
+MOST = 6  # failures: the client waits half a second and more for each
 # Two large ones, by --file-size, and small ones; one has damage.
 WISH = ("--file-size", "64K", "--table", "messages", "--table", "queues", "--fail-on", "never", "--no-progress")
 
@@ -64,14 +64,23 @@ def content(uri: str) -> dict[str, Any]:
 LOCAL, SPARK = ("--engine", "local", "-j", "2"), ("--master", MASTER)
 
 
-def test_the_files_are_the_local_engine_s_though_requests_fail_once(
-    spark: "SparkSession", server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_files_are_the_local_engine_s_though_some_requests_fail_and_some_stores_cannot_be_read(
+    spark: "SparkSession",
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The service asks for patience, or a connection has gone stale: the request is made again."""
+    """The service asks for patience, or a connection has gone stale: the request is made again.
+
+    A large store refuses to be read, another is not there.
+    """
     asked: Counter[str] = Counter()
     failed: list[Way] = []
 
     def judge(line: str) -> Way:
+        if "flipped" in line:
+            return "refuse"
         asked[line] += 1
         failing = asked.total() % 17 == 0 and asked[line] == 1 and len(failed) < MOST
         if failing:
@@ -80,37 +89,18 @@ def test_the_files_are_the_local_engine_s_though_requests_fail_once(
 
     name = tmp_path.name
     with gate(server, judge, attempts=4) as shaky:
-        monkeypatch.setattr("rmqinspect.store.discover.open_store", lambda *_, **__: 1 / 0)
-        assert export(stores(shaky), lake(shaky, f"{name}/spark"), SPARK) == ExitStatus.DONE
-        monkeypatch.undo()
+        given = [*stores(shaky), lake(shaky, "stores/absent"), "--skip-unreadable"]
+        with monkeypatch.context() as patch:
+            for opening in ("_open_and_survey", "_open_in_turn"):
+                patch.setattr(export_stores, opening, lambda *_, **__: 1 / 0)
+            assert export(given, lake(shaky, f"{name}/spark"), SPARK) == ExitStatus.UNREADABLE
         assert len(failed) == MOST
-        assert export(stores(shaky), lake(shaky, f"{name}/local"), LOCAL) == ExitStatus.DONE
+        told = capsys.readouterr()
+        assert export(given, lake(shaky, f"{name}/local"), LOCAL) == ExitStatus.UNREADABLE
         found, expected = (content(lake(server, f"{name}/{engine}")) for engine in ("spark", "local"))
     assert found == expected
     assert sum(name.endswith(".parquet") for name in found) > 2 * SMALL
-    assert len(found["_manifest.json"]["stores"]) == SMALL + 2
-
-
-def test_a_store_that_cannot_be_read_is_left_out(
-    spark: "SparkSession", server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One of them is large, and its log refuses to be listed; another is not there."""
-
-    def judge(line: str) -> Way:
-        return "refuse" if "flipped" in line else "pass"
-
-    name = tmp_path.name
-    with gate(server, judge) as shut:
-        given = [*stores(shut), lake(shut, "stores/absent")]
-        assert export([*given, "--skip-unreadable"], lake(shut, f"{name}/spark"), SPARK) == ExitStatus.UNREADABLE
-        told = capsys.readouterr()
-        assert export([*given, "--skip-unreadable"], lake(shut, f"{name}/local"), LOCAL) == ExitStatus.UNREADABLE
-        found, expected = (content(lake(server, f"{name}/{engine}")) for engine in ("spark", "local"))
-        assert found == expected
-        assert [store["name"] for store in found["_manifest.json"]["skipped"]] == ["flipped", "absent"]
-        assert len(found["_manifest.json"]["stores"]) == SMALL + 1
-        assert "flipped: permission denied; skipped" in told.err
-        assert "absent: no such file or directory; skipped" in told.err
-        assert export(given, lake(shut, f"{name}/none"), SPARK) == ExitStatus.UNREADABLE
-    assert "flipped: permission denied" in capsys.readouterr().err
-    assert open_folder(lake(server, f"{name}/none")).names() == []
+    assert len(found["_manifest.json"]["stores"]) == SMALL + 1
+    assert [store["name"] for store in found["_manifest.json"]["skipped"]] == ["flipped", "absent"]
+    assert "flipped: permission denied; skipped" in told.err
+    assert "absent: no such file or directory; skipped" in told.err
