@@ -199,7 +199,7 @@ def measure_requests(folder: Path) -> Constants:
                 counts.setdefault(name, {})[shape] = len(seen)
                 print(f"{name}, {shape}: {dict(kinds)}", file=sys.stderr)
             seen.clear()
-            code = f"from rmqinspect.spark.planning import *; print(log_size(('', Origin(({uri!r},)))))"
+            code = f"from rmqinspect.store.log_size import log_files; print(log_files({uri!r}))"
             run_process([sys.executable, "-c", code], CREDENTIALS)
             counts.setdefault("Spark, plan of a small store", {})[shape] = len(seen)
     found: Constants = {}

@@ -103,6 +103,8 @@ window, which find each field at a place computed from it. Tests read the same b
 | message traces: bodies; rows; those of one message | `codec/traces.py`; `find/traces.py`; `find/life_traces.py` |
 | what is longer than the terminal; the answer below it | `cli/pager.py` |
 | what a query engine's filters let a reader skip | `tables/hints.py`; of DuckDB: `sql/pushed.py` |
+| who opens and plans a store of many | `export/apart.py`, `export/shared.py`; loads: `spark/planning.py` |
+| what is asked of object storage, and what is kept | `system/remote.py`, `system/read_ahead.py` |
 | loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |
 
 ## Words

@@ -11,12 +11,16 @@ _PAGE = """\
 Written by `python -m docs.build.spark_page > docs/spark.md` from the table of options.
 
 ```python spark
-from rmqinspect.spark import RocketMQDataSource
+from rmqinspect.spark import register
 
-spark.dataSource.register(RocketMQDataSource)
+register(spark)
 messages = spark.read.format("rocketmq").load(["a=samples/healthy-4.9.7", "b=samples/healthy-5.5.0"])
 gaps = spark.read.format("rocketmq").option("table", "gaps").load("samples/zeroed-page-4.7.1")
 ```
+
+`register` tells Spark of the format, and the format how many tasks the cluster runs at a time: by that the default
+`split_size` is chosen. `spark.dataSource.register(RocketMQDataSource)` registers it, too, and counts the driver's
+processors instead.
 
 `load` takes a store or a list of stores, each as `STORE` or `NAME=STORE`: a path that all executors see, or a URI
 ([supported URIs](object-storage.md)). The rows are those of `rmqinspect decode`, with the column `store` first; the
@@ -69,8 +73,9 @@ workers that have nothing else of this package.
   may see them. The driver's environment does not reach them. What a URI names (`?region=…`, `?endpoint_override=…`, a
   password) does.
 - **Retries.** Object storage is asked again within a task as for [any command](object-storage.md#limits). A task of a
-  load that fails is begun again by Spark (`spark.task.maxFailures`, 4). A part of an export that is refused, or does
-  not reach the storage, ends the export in one line; `--resume` goes on behind what is finished.
+  load that fails is begun again by Spark (`spark.task.maxFailures`, 4). A part of an export that does not reach the
+  storage is tried once more, some seconds later. If it still does not, or if it is refused, it ends the export in one
+  line; `--resume` goes on behind what is finished.
 - **Speculation and lost executors** do no harm. Attempts of a task never share a file: each writes under a hidden
   name of its own, and the driver gives one of them the final name; on object storage all write the same bytes.
   Results are with the driver, so a lost executor costs the tasks that it ran. An attempt that outlives the commit may
@@ -88,12 +93,20 @@ Of more than {few} stores only the log is looked at first: one listing of a fold
 takes at most 64 MiB (or `split_size`, if that is less), holes not counted, share tasks, up to {shared} stores in one.
 The task opens them, looks for the end of their log and reads them. The driver holds a name and a path of each: 1,000
 stores are planned in a second, and in less than 20 on object storage that takes 50 ms to answer. Larger stores, and
-what is no folder with a log in it, are opened by the driver and cut as above. Stores keep their order.
+any of several stores on object storage, are cut by that listing, too: a task gets a range of physical offsets, opens
+the store, and reads the splits that begin in its range. So each split is read once, also if the log grows meanwhile.
+The driver itself opens a few local stores, a single one anywhere, what is no folder with a log in it, `queue_units`
+and `index_entries`, and stores of which it has to know more: `lost_at_start`, times that count from the last record,
+`config`. Stores keep their order.
 
 An export shares small stores out in the same way, on Spark and in the processes of `-j`: a task writes all tables of
-a store and its entry of the manifest. Exports that depend on more than the store are planned by the driver as a
-whole: `--incremental`, `--resume`, `--closed-only`, `--unconsumed`, `--lost-at-start`, times that count from the last
-record, `--config`.
+a store and its entry of the manifest. Of the others, if they are many or several on object storage, Spark first runs a
+job of a task a store, which opens, surveys and plans it and says what its parts are, or why it cannot be read; the
+tasks of these parts follow; and last a task a store that makes the tables computed from its whole log (`segments`,
+`gaps`, `queues`, `usage`, `findings`). The driver holds the parts, and of each store the list of its segments, but no
+queue. Files, bytes and manifest are those of the local engine. Exports that depend on more than the store are planned
+by the driver as a whole: `--incremental`, `--resume`, `--unconsumed`, `--lost-at-start`, times that count from the last
+record, `--config`; and so is a store whose name is not its own alone.
 
 ## Damage
 

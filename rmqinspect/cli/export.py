@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli.export_run import ExportArguments, ExportRun
-from rmqinspect.cli.export_stores import Readable, find_small_stores, names_and_paths, open_others
+from rmqinspect.cli.export_stores import Readable, find_apart, find_small_stores, names_and_paths, open_others
 from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.lost import find_lost
 from rmqinspect.cli.parameters import takes
@@ -22,16 +22,16 @@ from rmqinspect.cli.selection import read_selection, with_times
 from rmqinspect.cli.terminal import Progress
 from rmqinspect.errors import NotInstalled, Refused, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
-from rmqinspect.text import escape, group_digits
+from rmqinspect.text import escape
 
 if TYPE_CHECKING:
-    from rmqinspect.export.plan import StorePlan, StoreSurvey
+    from rmqinspect.export.apart import StoreToPlan
+    from rmqinspect.export.plan import HowToRead, StorePlan, StoreSurvey
     from rmqinspect.export.shared import SmallStore
     from rmqinspect.export.target import Target
+    from rmqinspect.rocksdb.unpack import Unpacking
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
-
-MOST_PARTS = 100_000  # a plan of more parts takes more memory than the export
 
 
 @click.command("export", cls=Command)
@@ -58,20 +58,44 @@ def command(arguments: ExportArguments) -> int:
     request = _make_request(arguments)
     readable = Readable(skips=arguments.skip_unreadable)
     small = find_small_stores(arguments, request)
-    listed = open_others(arguments, readable, small)
+    apart = find_apart(arguments, request, small, _how_to_read(arguments, request, started))
+    listed = open_others(arguments, readable, {*small, *(store.name for store in apart)})
     surveys: dict[str, StoreSurvey] = {}
     with ExitStack() as copies:
         stores = []
         for store, survey in listed:
             with readable.or_skipped(store.name, store.paths):
-                whole = copies.enter_context(unpacked(store, arguments.unpacking, _databases(request)))
+                whole = copies.enter_context(unpacked(store, _unpacking(arguments, request), _databases(request)))
                 stores.append(whole)
                 if survey is not None and whole is store:
                     surveys[store.name] = survey
                 if not arguments.quiet and not arguments.verbose:  # -v shows all remarks
                     for remark in whole.remarks[len(store.remarks) :]:
                         click.echo(escape(f"{store.name}: {remark}"), err=True)
-        return _export(stores, surveys, request, arguments, started, readable, small)
+        return _export(stores, surveys, request, arguments, started, readable, small, apart)
+
+
+def _how_to_read(arguments: ExportArguments, request: ExportRequest, started: datetime) -> "HowToRead":
+    """Return what tasks that open stores have in common."""
+    from rmqinspect.export.plan import HowToRead
+
+    return HowToRead(
+        with_times(request.selection, arguments, lambda: 0, started),
+        _unpacking(arguments, request),
+        _databases(request),
+        arguments.max_config,
+        arguments.skip_unreadable,
+        bool(arguments.verbose),
+    )
+
+
+def _unpacking(arguments: ExportArguments, request: ExportRequest) -> "Unpacking":
+    """Return how RocksDB databases are unpacked: filters may need queues that the tables do not."""
+    from rmqinspect.tables.sources import unpacking_for
+
+    selection = request.selection
+    filtered = selection.unconsumed is not None or selection.lost_at_start is not None
+    return arguments.unpacking if filtered else unpacking_for(request.tables, arguments.unpacking)
 
 
 def _databases(request: ExportRequest) -> Collection[str] | None:
@@ -93,33 +117,27 @@ def _export(
     started: datetime,
     readable: Readable,
     small: "Mapping[str, SmallStore]",
+    apart: "Sequence[StoreToPlan]",
 ) -> int:
     selections = _select(stores, request, arguments, readable)
     stores = [store for store in stores if store.name in selections]
 
-    from rmqinspect.export.shared import HowToRead, share
+    from rmqinspect.export.shared import share
     from rmqinspect.export.target import Target
 
-    evidence = [path for store in stores for path in store.paths] + [store.path for store in small.values()]
+    by_tasks: list[SmallStore | StoreToPlan] = [*small.values(), *apart]
+    evidence = [path for store in stores for path in store.paths] + [store.path for store in by_tasks]
     mode = "incremental" if arguments.incremental else "overwrite" if arguments.overwrite else "fresh"
     target = Target(arguments.output, mode, evidence, resumes=arguments.resume)
     plans = _plan(stores, surveys, request, target, arguments, readable)
-    if not plans and not small and readable.skipped:
+    if not plans and not by_tasks and readable.skipped:
         raise Unreadable("no store could be read")
-    how = HowToRead(
-        with_times(request.selection, arguments, lambda: 0, started),
-        arguments.unpacking,
-        _databases(request),
-        arguments.max_config,
-        arguments.skip_unreadable,
-        bool(arguments.verbose),
-    )
-    shared = list(share(list(small.values()), how))
-    order = [name for name, _ in names_and_paths(arguments)] if small else [plan.store.name for plan in plans]
+    shared = list(share(list(small.values()), _how_to_read(arguments, request, started)))
+    order = [name for name, _ in names_and_paths(arguments)] if by_tasks else [plan.store.name for plan in plans]
     size = sum(plan.size for plan in plans) + sum(part.size for part in shared)
     with Progress(size, arguments.progress, quiet=arguments.quiet) as progress:
         skipped = readable.skipped
-        run = ExportRun(plans, request, selections, target, arguments, progress, started, skipped, shared, order)
+        run = ExportRun(plans, request, selections, target, arguments, progress, started, skipped, shared, order, apart)
         return run.go()
 
 
@@ -287,7 +305,7 @@ def _plan(
     arguments: ExportArguments,
     readable: Readable,
 ) -> "list[StorePlan]":
-    from rmqinspect.export.plan import plan_store, survey_store
+    from rmqinspect.export.plan import expect_few_parts, plan_store, survey_store
 
     earlier = target.earlier
     if earlier is not None and earlier.request != request.as_document():
@@ -297,12 +315,7 @@ def _plan(
             f"{arguments.output}: the export there was made with different {', '.join(changed) or 'options'}; "
             "its rows and new ones would not fit together. --overwrite replaces it"
         )
-    parts = sum(-(-segment.size // request.file_size) for store in stores for segment in store.segments)
-    if parts > MOST_PARTS:
-        raise click.BadParameter(
-            f"so small a size makes {group_digits(parts)} files; the limit is {group_digits(MOST_PARTS)}",
-            param_hint="--file-size",
-        )
+    expect_few_parts(stores, request.file_size)
     plans = []
     for store in stores:
         with readable.or_skipped(store.name, store.paths):
@@ -313,7 +326,7 @@ def _plan(
                     request,
                     earlier,
                     replace_changed=arguments.replace_changed,
-                    unpacking=arguments.unpacking,
+                    unpacking=_unpacking(arguments, request),
                 )
             )
     return plans

@@ -7,13 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rmqinspect.cli.terminal import Progress
 from rmqinspect.fleet.run import Failed, Finished, Told, side_by_side
 from rmqinspect.system.uri import is_remote
 
 if TYPE_CHECKING:
-    from rmqinspect.export.job import Engine
+    from rmqinspect.export.apart import StoreToPlan
+    from rmqinspect.export.job import Engine, Work, WorkRead
+    from rmqinspect.export.manifest import SkippedStore
     from rmqinspect.export.part import ExportSpec
-    from rmqinspect.export.shared import StoresPart, Work, WorkRead
+    from rmqinspect.export.plan import StorePlan
+    from rmqinspect.export.shared import StoresPart
 
 
 @contextmanager
@@ -29,6 +33,26 @@ def open_engine(name: str, master: str | None, jobs: int, *, verbose: bool) -> "
 
     engine = local_engine(jobs)
     yield replace(engine, run=partial(_run, engine, jobs))
+
+
+def plan_apart(
+    stores: "Sequence[StoreToPlan]", spec: "ExportSpec", engine: "Engine", progress: Progress
+) -> "tuple[list[StorePlan], list[SkippedStore]]":
+    """Have tasks plan stores; return the plans, and what is left out.
+
+    :raises NotAStore, Unreadable, Unreachable: one cannot be read, and such stores are not left out.
+    """
+    from rmqinspect.export.job import plan_by_tasks
+
+    plans: list[StorePlan] = []
+    skipped: list[SkippedStore] = []
+    for planned in plan_by_tasks(stores, spec, engine):
+        if planned.plan is not None:
+            plans.append(planned.plan)
+        elif planned.skipped is not None:
+            skipped.append(planned.skipped)
+            progress.complain(f"{planned.skipped.error}; skipped")
+    return plans, skipped
 
 
 def _run(engine: "Engine", jobs: int, parts: "Sequence[Work]", spec: "ExportSpec") -> "Generator[WorkRead, None, None]":

@@ -1,13 +1,11 @@
 """One export as it runs: announce, write, commit, print; whatever ends it before the commit leaves nothing behind.
 
 The options of `export`.
-
-The screen of `export`: rows by table, what was left out, what is damaged, one verdict.
 """
 
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus, exit_status
+from rmqinspect.cli.export_screen import bad_statuses, lost_ranges, screen
 from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import (
     BodyOptions,
@@ -27,13 +26,14 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.parameters import complete_tables, option, parsed_by
 from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
 from rmqinspect.cli.session import tell_broker, tell_holder, tell_unmatched
-from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
+from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS, ExportRequest
-from rmqinspect.system.uri import abspath, shown
+from rmqinspect.system.uri import abspath
 from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
 
 if TYPE_CHECKING:
+    from rmqinspect.export.apart import StoreToPlan
     from rmqinspect.export.job import Engine, ExportResult
     from rmqinspect.export.manifest import Manifest, SkippedStore
     from rmqinspect.export.plan import StorePlan
@@ -150,117 +150,11 @@ class ExportArguments(
     overwrite: bool = option("--overwrite", is_flag=True, help="Replace an earlier export in DIR.")
 
 
-_SCREEN = Screen(indent=10)
-_RANGES = 3  # without records, on the screen
+def _notes(plans: "Sequence[StorePlan]") -> dict[str, dict[str, str]]:
+    """Return the metadata of each file of a store, by store."""
+    from rmqinspect.export.shared import notes_of
 
-
-def bad_statuses(manifest: "Manifest") -> dict[str, int]:
-    """Return the number of rows by status, without those that are ok."""
-    rows: dict[str, int] = {}
-    for file in manifest.files:
-        for status, number in file.statuses.items():
-            rows[status] = rows.get(status, 0) + number
-    return rows
-
-
-def lost_ranges(manifest: "Manifest", request: ExportRequest) -> list[tuple[str, int, int, str]]:
-    """Return (store, start, end, kind) of the ranges without records that should have some, in the range asked for."""
-    first, last = request.selection.offsets or (0, 1 << 63)
-    return [
-        (store.name, max(start, first), min(end, last), kind)
-        for store in manifest.stores
-        for start, end, kind in store.lost
-        if max(start, first) < min(end, last)
-    ]
-
-
-def screen(
-    outcome: "ExportResult", plans: "Sequence[StorePlan]", request: ExportRequest, target: "Target", status: ExitStatus
-) -> Iterator[str]:
-    """Yield the lines of the screen."""
-    manifest = outcome.manifest
-    if outcome.nothing_new and target.earlier is not None:
-        rows = sum(file.rows for file in manifest.files)
-        yield f"nothing new: {count(rows, 'row')}, {count(len(manifest.files), 'file')} unchanged"
-    new = [file for file in manifest.files if file.name in outcome.names]
-    files = Screen(indent=max(_SCREEN.indent, *(len(table) + 2 for table in request.tables)))
-    for table in request.tables:
-        of_table = [file for file in new if file.table == table]  # the manifest has their names
-        if of_table:
-            tail = sum(file.is_tail for file in of_table)
-            beyond = f", {group_digits(tail)} beyond the log's end" if tail else ""
-            rows_of_table = count(sum(file.rows for file in of_table), "row")
-            yield files.line(table, f"{rows_of_table:>14} in {count(len(of_table), 'file')}{beyond}")
-    for skipped in manifest.skipped:
-        yield from _SCREEN.fitted("skipped", f"{skipped.name}: {skipped.error}")
-    yield from _suppressed(manifest, plans, request)
-    yield from _damaged(outcome)
-    yield from Screen(indent=0).fitted("", _manifest_line(manifest, request, target))
-    yield from _SCREEN.fitted("VERDICT", _verdict(manifest, request, status))
-
-
-def _suppressed(manifest: "Manifest", plans: "Sequence[StorePlan]", request: ExportRequest) -> Iterator[str]:
-    for plan in plans if request.closed_only else ():
-        segment = plan.reach.open_segment
-        if segment is not None:
-            size = describe_size(plan.reach.end - segment.base)
-            yield from _SCREEN.fitted(
-                "left out", f"segment {segment.base} of {plan.store.name} is open ({size} so far)"
-            )
-    lost = lost_ranges(manifest, request)
-    for store, start, end, kind in lost[:_RANGES]:
-        where = f"physical {group_digits(start)} to {group_digits(end)}"
-        yield from _SCREEN.fitted(
-            "left out", f"{count(end - start, 'byte')} of {store} without a record ({kind}), {where}"
-        )
-    if lost[_RANGES:]:
-        yield from _SCREEN.fitted(
-            "", f"and {count(len(lost) - _RANGES, 'range')} more: lost in _manifest.json, --table gaps"
-        )
-
-
-def _damaged(outcome: "ExportResult") -> Iterator[str]:
-    firsts: dict[str, tuple[str, int]] = {}
-    for result in outcome.results:
-        for status, offset in result.first_bad.items():
-            firsts.setdefault(status, (result.name, offset))
-    for status, rows in sorted(bad_statuses(outcome.manifest).items()):
-        verb = "has" if rows == 1 else "have"
-        where = ""
-        if status in firsts:
-            store, offset = firsts[status]
-            first = "" if rows == 1 else "first at "
-            where = f" ({first}{store}, physical offset {group_digits(offset)})"
-        yield from _SCREEN.fitted("damaged", f"{count(rows, 'row')} {verb} status {status}{where}")
-
-
-def _manifest_line(manifest: "Manifest", request: ExportRequest, target: "Target") -> str:
-    from rmqinspect.export.manifest import MANIFEST
-
-    rows = sum(file.rows for file in manifest.files)
-    words = [count(len(manifest.files), "file"), count(rows, "row"), f"schema {request.schema}"]
-    if len(manifest.stores) == 1 and (only := manifest.stores[0]).start is not None and only.end is not None:
-        complete = "complete" if manifest.complete else "incomplete"
-        words.append(f"{complete} for physical {group_digits(only.start)} to {group_digits(only.end)}")
-    elif len(manifest.stores) > 1:
-        words.append(count(len(manifest.stores), "store"))
-    return f"{shown(target.path)}/{MANIFEST}: {', '.join(words)}"
-
-
-def _verdict(manifest: "Manifest", request: ExportRequest, status: ExitStatus) -> str:
-    rows, lost = sum(bad_statuses(manifest).values()), lost_ranges(manifest, request)
-    parts = [count(rows, "row")] if rows else []
-    if lost:
-        parts.append(f"{count(len(lost), 'range')} without records")
-    words = f"DAMAGED: {', '.join(parts)}" if parts else "EXPORTED"
-    if not manifest.complete:
-        words = f"INCOMPLETE: not everything could be read; {words if parts else 'the rest was exported'}"
-    if manifest.findings is not None:
-        found = ", ".join(count(number, severity) for severity, number in manifest.findings.items() if number)
-        words += f"; verify found {found or 'nothing'}"
-    if status == ExitStatus.DAMAGE:
-        words += f". Pipelines that accept {'rows marked in status' if rows else 'gaps'}: --fail-on never"
-    return words
+    return {plan.store.name: notes_of(plan.paths, plan.releases) for plan in plans}
 
 
 MANY_FILES = 1000  # more are announced
@@ -281,17 +175,15 @@ class ExportRun:
         skipped: "Sequence[SkippedStore]" = (),
         shared: "Sequence[StoresPart]" = (),
         order: Sequence[str] = (),
+        apart: "Sequence[StoreToPlan]" = (),
     ) -> None:
         from rmqinspect.export.part import ExportSpec
-        from rmqinspect.export.shared import notes_of
 
         self.skipped = list(skipped)
-        self.shared, self.order = shared, order
+        self.shared, self.order, self.apart = shared, order, apart
         self.plans, self.request, self.target = plans, request, target
         self.arguments, self.progress, self.started = arguments, progress, started
         self.jobs = count_jobs(arguments)
-        # Metadata of each file of a store.
-        notes = {plan.store.name: notes_of(plan.paths, plan.releases) for plan in plans}
         # Tasks of a cluster run in another working directory.
         # On object storage a record costs two requests a part: there only where it is asked for.
         records = arguments.resume or not target.folder.is_remote
@@ -299,7 +191,7 @@ class ExportRun:
             abspath(target.folder.path),
             secrets.token_hex(4),
             request,
-            notes,
+            _notes(plans),
             selections,
             records=records,
             resumes=arguments.resume,
@@ -312,10 +204,14 @@ class ExportRun:
         from rmqinspect.export.job import run_export
 
         try:
-            self._announce()
             asked = self.arguments
+            if not self.apart:
+                self._announce()
             with open_engine(asked.engine, asked.master, self.jobs, verbose=bool(asked.verbose)) as engine:
                 self.progress.remark(f"engine: {engine.description}")
+                if self.apart:
+                    self._plan_apart(engine)
+                    self._announce()
                 self.target.begin()
                 absent = self._absent()
                 outcome = run_export(
@@ -342,13 +238,33 @@ class ExportRun:
 
     # --- before -----------------------------------------------------------------------------------
 
+    def _plan_apart(self, engine: "Engine") -> None:
+        """Have tasks plan the stores that are not planned yet."""
+        from rmqinspect.cli.export_engine import plan_apart
+
+        plans, skipped = plan_apart(self.apart, self.spec, engine, self.progress)
+        self.skipped += skipped
+        self.plans += plans
+        self.progress.total += sum(plan.size for plan in plans)
+        selections = {
+            plan.store.name: replace(plan.by_task.how.selection, topics_seen=set())
+            for plan in plans
+            if plan.by_task is not None
+        }
+        self.spec = replace(self.spec, notes=_notes(self.plans), selections={**self.spec.selections, **selections})
+
     def _announce(self) -> None:
-        """Print what will be done, and refuse what cannot be, before Spark takes its seconds to start."""
+        """Print what will be done, and refuse what cannot be; if it can be, before Spark takes its seconds to start."""
         from rmqinspect.export.plan import estimate_size
         from rmqinspect.export.shared import without_log
 
         remark = self.progress.remark
         for plan in self.plans:
+            if plan.by_task is not None:
+                for text in plan.by_task.remarks:
+                    remark(text)
+                tell_holder(plan.by_task.holder, remark, plan.store.name)
+                continue
             for text in plan.store.remarks if self.arguments.verbose else ():
                 remark(text)
             tell_broker(plan.store, remark, plan.store.name)
@@ -366,7 +282,7 @@ class ExportRun:
         size, need = size + size_of_small, need + size_of_small
         room = "" if free is None else f"; free {describe_size(free)}"
         stores = count(len(self.plans) + sum(len(part.stores) for part in self.shared), "store")
-        wait = "; waiting for Spark" if self.arguments.engine == "spark" else ""
+        wait = "; waiting for Spark" if self.arguments.engine == "spark" and not self.apart else ""
         remark(f"{describe_size(size)} to read of {stores}, about {describe_size(need)} to write{room}{wait}")
         if size > LONG_READ:
             remark(
@@ -411,9 +327,9 @@ class ExportRun:
         """Announce an impractical number of files before hours of work."""
         files = 0
         for plan in self.plans:
-            queues = plan.store.queue_files
-            topics, ids = {file.topic for file in queues}, {file.queue_id for file in queues}
-            values = {"topic": len(topics), "queue_id": len(ids)}
+            queues, told = plan.store.queue_files, plan.by_task
+            topics, ids = len({file.topic for file in queues}), len({file.queue_id for file in queues})
+            values = {"topic": told.topics if told else topics, "queue_id": told.queue_ids if told else ids}
             widths = [values.get(column, 1) for column in self.request.partition_by]
             files += sum(part.writes for part in plan.parts) * max([1, *widths])
         if self.request.partition_by and files > MANY_FILES:

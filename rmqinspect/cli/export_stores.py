@@ -1,6 +1,7 @@
 """The stores of an export: which are opened here, side by side if they are many, and which by their tasks.
 
 given words -> small ones of many: a name and a path
+            -> with Spark all others of many, or on object storage: planned by a job of a task a store
             -> the others: opened and surveyed, in processes, or in threads that wait for object storage
 """
 
@@ -19,8 +20,9 @@ from rmqinspect.system.uri import is_remote, local_path
 from rmqinspect.text import escape
 
 if TYPE_CHECKING:
+    from rmqinspect.export.apart import StoreToPlan
     from rmqinspect.export.manifest import SkippedStore
-    from rmqinspect.export.plan import StoreSurvey
+    from rmqinspect.export.plan import HowToRead, StoreSurvey
     from rmqinspect.export.request import ExportRequest
     from rmqinspect.export.shared import SmallStore
     from rmqinspect.store.model import Store
@@ -58,7 +60,27 @@ class Readable:
 
 
 def find_small_stores(arguments: ExportArguments, request: "ExportRequest") -> "dict[str, SmallStore]":
-    """Return the stores that need not be opened here, by name: small ones of many.
+    """Return the stores that need not be opened here, by name: small ones of many."""
+    if request.closed_only or not _may_be_opened_by_tasks(arguments, request):
+        return {}
+    from rmqinspect.export.shared import find_small
+
+    return find_small(names_and_paths(arguments), request.file_size)
+
+
+def find_apart(
+    arguments: ExportArguments, request: "ExportRequest", small: "Collection[str]", how: "HowToRead"
+) -> "list[StoreToPlan]":
+    """Return the stores that tasks of Spark plan: all of many, or of several remote ones, but the small."""
+    if arguments.engine != "spark" or not _may_be_opened_by_tasks(arguments, request):
+        return []
+    from rmqinspect.export.apart import StoreToPlan
+
+    return [StoreToPlan(name, path, how) for name, path in names_and_paths(arguments) if name not in small]
+
+
+def _may_be_opened_by_tasks(arguments: ExportArguments, request: "ExportRequest") -> bool:
+    """Whether all that a store's rows depend on is known without the others, and without what this process knows.
 
     What an earlier run has of a store, what a group or a start makes of it, and times that count from its last record,
     are known here only.
@@ -68,11 +90,7 @@ def find_small_stores(arguments: ExportArguments, request: "ExportRequest") -> "
     from_last = any(text.startswith("last") for _, text in request.relative)
     goes_on = arguments.incremental or arguments.resume
     elsewhere = arguments.config is not None or arguments.base is not None
-    if asks_stores or from_last or goes_on or elsewhere or request.closed_only:
-        return {}
-    from rmqinspect.export.shared import find_small
-
-    return find_small(names_and_paths(arguments), request.file_size)
+    return not (asks_stores or from_last or goes_on or elsewhere)
 
 
 def names_and_paths(arguments: ExportArguments) -> list[tuple[str, str]]:
@@ -89,14 +107,14 @@ def names_and_paths(arguments: ExportArguments) -> list[tuple[str, str]]:
     return [(name, local_path(one.paths[0])) for name, one in zip(names, given, strict=True)] if alone else []
 
 
-def open_others(arguments: ExportArguments, readable: Readable, small: "Collection[str]") -> list[Opened]:
-    """Open the stores that are not small; many of them side by side, and surveyed.
+def open_others(arguments: ExportArguments, readable: Readable, by_tasks: "Collection[str]") -> list[Opened]:
+    """Open the stores that tasks do not open; many of them side by side, and surveyed.
 
     :raises NotAStore, Unreadable, Unreachable: one cannot be opened, and such stores are not left out.
     """
-    named = [one for one in names_and_paths(arguments) if one[0] not in small]
+    named = [one for one in names_and_paths(arguments) if one[0] not in by_tasks]
     elsewhere = arguments.config is not None or arguments.base is not None
-    if not small and (not named or elsewhere):
+    if not by_tasks and (not named or elsewhere):
         return [Opened(store) for store in _open_in_turn(arguments, readable)]
     found: list[Opened] = []
     for (name, path), opened in zip(named, _side_by_side(arguments, named), strict=True):

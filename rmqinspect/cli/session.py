@@ -101,9 +101,9 @@ class Session:
         Also told is what was inferred about its files: with -v all of it, else what came with the databases.
         """
         from rmqinspect.rocksdb.unpack import unpacked
-        from rmqinspect.tables.sources import unread_places
+        from rmqinspect.tables.sources import unpacking_for, unread_places
 
-        with unpacked(given, self.arguments.unpacking, databases) as store:
+        with unpacked(given, unpacking_for(tables, self.arguments.unpacking), databases) as store:
             for remark in store.remarks if self.arguments.verbose else store.remarks[len(given.remarks) :]:
                 self.progress.remark(f"{store.name}: {remark}")
             for message in unread_places(store, tables):

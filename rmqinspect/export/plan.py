@@ -7,7 +7,7 @@ What a few MiB of a store tell before an export is planned: how far the log goes
 The end of the log is searched once. The records on the way are also the sample that the version estimate needs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow as pa
 from rmqinspect.broker.version_estimate import estimate_store
 from rmqinspect.commitlog.tail import find_log_end
 from rmqinspect.consumequeue.bounds import last_places
-from rmqinspect.errors import Refused, Unreadable
+from rmqinspect.errors import BadOption, Refused, Unreadable
 from rmqinspect.export.manifest import (
     ExportedFile,
     ExportedStore,
@@ -35,11 +35,13 @@ from rmqinspect.export.request import (
     numbered_name,
     plan_log,
 )
-from rmqinspect.rocksdb.unpack import Unpacking
-from rmqinspect.store.model import Segment, Store
+from rmqinspect.rocksdb.unpack import Unpacking, has_rocksdict
+from rmqinspect.store.model import MAX_CONFIG_SIZE, Segment, Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.sources import range_to_read
+from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.sources import range_to_read, unread_places
 from rmqinspect.tables.splits import split_table
+from rmqinspect.text import describe_offset, group_digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,32 @@ def survey_store(store: Store) -> StoreSurvey:
     return StoreSurvey(reach, estimate_store(store, found.sample).releases)
 
 
+@dataclass(frozen=True, slots=True)
+class HowToRead:
+    """What the tasks that open stores have in common."""
+
+    selection: Selection
+    unpacking: Unpacking = field(default_factory=Unpacking)
+    databases: Collection[str] | None = None  # those of RocksDB that are read; None: all
+    max_config: int = MAX_CONFIG_SIZE
+    skips: bool = False  # whether a store that cannot be read is left out
+    verbose: bool = False  # whether inferred values are told
+    reads_rocksdb: bool = field(default_factory=has_rocksdict)  # whether the driver can: then all can, or it ends
+
+
+@dataclass(frozen=True, slots=True)
+class ByTask:
+    """What a task has told of a store that it planned, and another one finishes."""
+
+    how: HowToRead
+    remarks: tuple[str, ...]  # for people
+    holder: int | None  # pid of the broker that runs on it
+    unread: tuple[str, ...]  # what the tables need and no part reads
+    size: int  # estimated bytes of its files
+    topics: int  # that have queue files
+    queue_ids: int
+
+
 @dataclass(slots=True)
 class StorePlan:
     """The parts of one store, and what an earlier export has of it."""
@@ -76,6 +104,7 @@ class StorePlan:
     cut: list[int] = field(default_factory=list)  # those of `replaced` that are gone from the log's end
     missed: list[str] = field(default_factory=list)  # segments it could not read completely, one message each
     paths: Sequence[str] = ()  # of the store, as they were given
+    by_task: ByTask | None = None  # then `store` has its log only
 
     def __post_init__(self) -> None:
         self.paths = self.paths or self.store.paths
@@ -84,6 +113,22 @@ class StorePlan:
     def size(self) -> int:
         """Bytes of log to read."""
         return sum(part.size for part in self.parts)
+
+
+MOST_PARTS = 100_000
+"""A plan of more parts takes more memory than the export."""
+
+
+def expect_few_parts(stores: Sequence[Store], file_size: int) -> None:
+    """Check that a log is not cut into crumbs.
+
+    :raises BadOption: it would be.
+    """
+    parts = sum(-(-segment.size // file_size) for store in stores for segment in store.segments)
+    if parts > MOST_PARTS:
+        raise BadOption(
+            f"--file-size: so small a size makes {group_digits(parts)} files; the limit is {group_digits(MOST_PARTS)}"
+        )
 
 
 def plan_store(
@@ -134,6 +179,20 @@ def _mark_cold(parts: list[LogPart]) -> list[LogPart]:
         read.update((split.segment.path, split.end) for split in part.splits)
         marked.append(replace(part, cold=cold))
     return marked
+
+
+def not_read(plan: StorePlan, tables: Sequence[str]) -> list[str]:
+    """Return a message for everything the tables need and the plan cannot read, such as unreadable folders."""
+    if plan.by_task is not None:
+        return [*plan.by_task.unread]
+    store = plan.store
+    unread = unread_places(store, tables)
+    pointed_at = plan.reach.pointed_at
+    headless = store.given == "store" and not store.segments and pointed_at is not None
+    if headless and not {MESSAGES, *LOG_TABLES}.isdisjoint(tables):
+        where = describe_offset(pointed_at or 0)
+        unread.append(f"{store.name}: no segment of a commit log is there, though queues point into one, up to {where}")
+    return unread
 
 
 # --- after an earlier export ----------------------------------------------------------------------
@@ -196,7 +255,9 @@ def estimate_size(plans: Sequence[StorePlan]) -> int:
 
     The log counts as its samples compress; the sources of other tables count in full.
     """
-    return sum(_log_size(plan) + sum(part.split.size for part in plan.side_parts) for plan in plans)
+    told = sum(plan.by_task.size for plan in plans if plan.by_task is not None)
+    here = [plan for plan in plans if plan.by_task is None]
+    return told + sum(_log_size(plan) + sum(part.split.size for part in plan.side_parts) for plan in here)
 
 
 def _log_size(plan: StorePlan) -> int:

@@ -11,21 +11,21 @@ Invariants:
 - A store that cannot be opened or planned is a result where such stores are left out; else it ends the export.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from rmqinspect.errors import NotAStore, NotInstalled, Unreachable, Unreadable
 from rmqinspect.export.manifest import ExportedFile, ExportedStore, SkippedStore
-from rmqinspect.export.part import ExportSpec, Part, PartRead
-from rmqinspect.export.plan import StorePlan, plan_store, survey_store
-from rmqinspect.rocksdb.unpack import INSTALL, Unpacking, has_rocksdict, unpacked, with_unread_databases
+from rmqinspect.export.part import ExportSpec
+from rmqinspect.export.plan import HowToRead, StorePlan, plan_store, survey_store
+from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict, unpacked, with_unread_databases
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.log_size import FEW, OPENING, SMALL, in_threads, log_size
-from rmqinspect.store.model import MAX_CONFIG_SIZE, Store
+from rmqinspect.store.model import Store
 from rmqinspect.store.reader import lock_holder
 from rmqinspect.system.filesystem import evidence
 from rmqinspect.system.uri import abspath, is_remote, realpath, shown
-from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.sources import scans_log
 
 
@@ -36,24 +36,6 @@ class SmallStore:
     name: str
     path: str  # as given
     size: int  # bytes of its log
-
-    @property
-    def opened_by(self) -> str:
-        """The path for a process that works in another folder."""
-        return abspath(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class HowToRead:
-    """What the tasks of small stores have in common."""
-
-    selection: Selection
-    unpacking: Unpacking = field(default_factory=Unpacking)
-    databases: Collection[str] | None = None  # those of RocksDB that are read; None: all
-    max_config: int = MAX_CONFIG_SIZE
-    skips: bool = False  # whether a store that cannot be read is left out
-    verbose: bool = False  # whether inferred values are told
-    reads_rocksdb: bool = field(default_factory=has_rocksdict)  # whether the driver can: then all can, or it ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +78,6 @@ class StoresRead:
     part: StoresPart
     stores: list[FinishedStore] = field(default_factory=list)
     skipped: list[SkippedStore] = field(default_factory=list)
-
-
-Work = Part | StoresPart
-WorkRead = PartRead | StoresRead
 
 
 def find_small(paths: Sequence[tuple[str, str]], limit: int) -> dict[str, SmallStore]:
@@ -151,16 +129,14 @@ def write_stores(
     for small in part.stores:
         is_planned = False
         try:
-            listed = replace(open_store([small.opened_by], max_config=how.max_config), name=small.name)
-            _expect_reader(listed, how)
-            with unpacked(listed, how.unpacking, how.databases) as store:
+            with open_in_task(small.name, small.path, how) as (listed, store):
                 plan = plan_store(store, survey_store(store), spec.request, unpacking=how.unpacking)
                 plan.paths = (small.path,)
                 is_planned = True
                 notes = {small.name: notes_of(plan.paths, plan.releases)}
                 selection = replace(how.selection, topics_seen=set())
                 done = finish(plan, replace(spec, notes=notes, selections={small.name: selection}, resumes=False))
-                done.remarks = _remarks(listed, store, spec, verbose=how.verbose)
+                done.remarks = remarks_on(listed, store, spec, verbose=how.verbose)
                 done.holder = lock_holder(store)
                 result.stores.append(done)
         except (NotAStore, Unreadable, Unreachable) as error:
@@ -170,13 +146,28 @@ def write_stores(
     return result
 
 
+@contextmanager
+def open_in_task(name: str, path: str, how: HowToRead) -> Iterator[tuple[Store, Store]]:
+    """Give a store without and with what its databases hold, until the block ends.
+
+    :raises NotAStore, Unreadable, Unreachable: it cannot be opened.
+    :raises NotInstalled: the driver can read its databases, and this process cannot.
+    """
+    # The path for a process that works in another folder.
+    listed = replace(open_store([abspath(path)], max_config=how.max_config), name=name)
+    _expect_reader(listed, how)
+    with unpacked(listed, how.unpacking, how.databases) as store:
+        yield listed, store
+
+
 def without_log(store: Store, tables: Sequence[str]) -> list[str]:
     """Return what to say of the tables that a store without a segment has no rows of."""
     empty = [table for table in tables if scans_log(table)] if not store.segments else []
     return [f"{store.name}: no commit log segments: no rows of {', '.join(empty)}"] if empty else []
 
 
-def _remarks(listed: Store, store: Store, spec: ExportSpec, *, verbose: bool) -> list[str]:
+def remarks_on(listed: Store, store: Store, spec: ExportSpec, *, verbose: bool) -> list[str]:
+    """Return what is said of a store to people: with `verbose` also what was inferred."""
     of_databases = [f"{store.name}: {remark}" for remark in store.remarks[len(listed.remarks) :]]
     return [*(store.remarks if verbose else of_databases), *without_log(store, spec.request.tables)]
 

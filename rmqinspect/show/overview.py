@@ -200,12 +200,13 @@ def _how_gone(store: Store, name: str) -> str:
 def _start_bytes(store: Store, queues: Sequence[QueueSummary], end: LogEnd) -> int:
     """Return about how many bytes a start reads: the last three segments, and the last three files of each queue.
 
-    A start after a crash may begin further back; it says so before it reads.
+    Of queues in RocksDB it reads where they end. A start after a crash may begin further back; it says so before it
+    reads.
     """
     segments = store.segments[-_RECOVERED:]
     log = max((end.end or 0) - segments[0].base, 0) if segments else 0
     units = 0
-    for queue in queues:
+    for queue in (queue for queue in queues if queue.kind != "rocksdb"):
         behind = queue.max_offset * _UNIT_SIZE if queue.kind == "file" else queue.files[-1].base + queue.files[-1].size
         units += max(behind - queue.files[-_RECOVERED:][0].base, 0)
     return log + units

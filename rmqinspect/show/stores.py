@@ -160,4 +160,5 @@ STORES = Table(
     scans=(),
     looks_into=tuple(Source),
     databases=ALL_DATABASES,
+    ends_only=True,
 )

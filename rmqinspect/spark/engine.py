@@ -14,6 +14,7 @@ import base64
 import pickle
 import re
 import threading
+import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -28,10 +29,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from rmqinspect.errors import RmqinspectError
-from rmqinspect.export.job import Engine, run_part
+from rmqinspect.errors import RmqinspectError, Unreachable
+from rmqinspect.export.job import Engine, Work, WorkRead, run_part
 from rmqinspect.export.part import ExportSpec
-from rmqinspect.export.shared import Work, WorkRead
 from rmqinspect.spark.jvm_errors import first_line
 
 Answers = Generator[tuple[int, bytes], None, None]  # number of a part, pickled result
@@ -41,6 +41,7 @@ _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)")
 _ABORTED = re.compile(r"Job aborted.*")
 
 _POLL_INTERVAL = 0.1  # seconds
+_PAUSE = 5.0  # seconds until a task asks a storage again that did not answer
 
 
 class JobFailed(RmqinspectError):
@@ -79,12 +80,23 @@ def _in_order(
 
 
 def _write_and_pickle(part: Work, spec: ExportSpec) -> bytes:
-    """Write a part; return the pickled result, or the pickled error if it is one of ours."""
+    """Write a part; return the pickled result, or the pickled error if it is one of ours.
+
+    Of thousands of tasks one meets a storage that does not answer for a while: it tries once more.
+    """
     try:
-        result: WorkRead | RmqinspectError = run_part(part, spec)
+        result: WorkRead | RmqinspectError = _run_again_if_unreachable(part, spec)
     except RmqinspectError as error:
         result = error
     return pickle.dumps(result, protocol=5)
+
+
+def _run_again_if_unreachable(part: Work, spec: ExportSpec) -> WorkRead:
+    try:
+        return run_part(part, spec)
+    except Unreachable:
+        time.sleep(_PAUSE)
+        return run_part(part, spec)
 
 
 def _unpickle(content: bytes) -> WorkRead:

@@ -8,13 +8,15 @@ splits begin and end.
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
@@ -24,7 +26,7 @@ from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.forecast.lost_records import lost_at_start, with_lost
 from rmqinspect.rocksdb.unpack import unpacked, with_unread_databases
 from rmqinspect.spark.options import SCHEMAS, Hints, Settings, read_options
-from rmqinspect.spark.planning import Named, SplitTask, StoresTask, tasks_of
+from rmqinspect.spark.planning import Load, Named, RangeTask, SplitTask, StoresTask, tasks_of
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.log_size import in_threads
 from rmqinspect.store.model import Store
@@ -37,6 +39,9 @@ from rmqinspect.tables.table import STORE, Request
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 NO_STREAM = (
     "rocketmq is no stream: it reads files as they are. Use spark.read; for what is new since an earlier run, "
     "rmqinspect export --incremental"
@@ -45,6 +50,8 @@ NO_STREAM = (
 
 class RocketMQDataSource(DataSource):
     """Stores as tables. The options: `rmqinspect.spark.options.OPTIONS`."""
+
+    parallelism: int | None = None  # how many tasks run at a time, where `register` could ask
 
     def __init__(self, options: dict[str, str]) -> None:
         """Parse the options.
@@ -71,13 +78,30 @@ class RocketMQDataSource(DataSource):
         given, own = ([(field.name, field.dataType) for field in one] for one in (schema, self.schema()))
         if given != own:
             raise BadOption(f"the schema of {self.settings.table} is fixed; the option columns selects from it")
-        return PushingReader(self.settings) if self.settings.pushdown else Reader(self.settings)
+        kind = PushingReader if self.settings.pushdown else Reader
+        return kind(self.settings, self.parallelism)
 
     def streamReader(  # noqa: N802 pyspark's name
         self, schema: StructType
     ) -> DataSourceStreamReader:
         """Return what refuses `spark.readStream`; pyspark's own error is about its classes."""
         return _NoStream()
+
+
+def register(session: "SparkSession") -> None:
+    """Make the format `rocketmq` known to a session, with how many tasks its cluster runs at a time.
+
+    Spark plans a load in a process that does not know that; without it the driver's processors count.
+    """
+    known = None
+    with suppress(AttributeError, PySparkException):  # Spark Connect has no context
+        known = session.sparkContext.defaultParallelism
+
+    class Registered(RocketMQDataSource):
+        parallelism = known
+
+    # A class made here goes to that process by value, with what it knows.
+    session.dataSource.register(Registered)
 
 
 _WHOLE = 1 << 62  # bytes: no file is cut
@@ -101,12 +125,14 @@ class _NoStream(DataSourceStreamReader):
 class Reader(DataSourceReader):
     """Plans the partitions of a load in the driver; reads one partition per task."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, workers: int | None = None) -> None:
+        """`workers` tasks run at a time; None: as many as this machine has processors."""
         self.settings = settings
         self.hints = Hints()
+        self._workers = workers or os.cpu_count() or 1
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Cut all stores into splits, but for small ones of many (rmqinspect.spark.planning).
+        """Cut stores into splits, or say which tasks open them (rmqinspect.spark.planning).
 
         :raises NotAStore: a path holds no part of a store.
         :raises Unreadable: a path or a queue file cannot be read.
@@ -114,22 +140,32 @@ class Reader(DataSourceReader):
         now, named = datetime.now(UTC), self.hints.stores
         # Only of a broker.conf without a path the name is not known yet.
         stores = [store for store in self.settings.stores if named is None or store[0] in ("", *named)]
-        tasks = list(tasks_of(stores, now, self.settings.split_size, partial(self._cut, now)))
+        load = Load(self.settings.table, now, self.settings.split_size, self._workers, self._is_known_to_tasks)
+        tasks = list(tasks_of(stores, load, partial(self._cut, now)))
         # Without partitions Spark would read one that is None.
         return tasks or [StoresTask((), now)]
+
+    @property
+    def _is_known_to_tasks(self) -> bool:
+        """Whether all tasks of a store would choose the same rows, and cheaply: the driver finds what a start loses."""
+        times = (self.settings.since or "", self.settings.until or "")
+        return self.settings.selection.lost_at_start is None and not any(time.startswith("last") for time in times)
 
     def _cut(self, now: datetime, stores: Sequence[Named]) -> Iterator[list[SplitTask]]:
         """Open stores, and yield the splits of each."""
         opened = in_threads(lambda store: store[1].open(), stores)
         sizes = [segment.size for store in opened for segment in store.segments]
-        split_size = self.settings.split_size or default_split_size(sizes, os.cpu_count() or 1)
+        split_size = self.settings.split_size or default_split_size(sizes, self._workers)
         for (name, origin), store in zip(stores, opened, strict=True):
             name = name or store.name
             wanted = self.hints.stores is None or name in self.hints.stores
             yield self._splits_of(name, store, origin, split_size, now) if wanted else []
 
-    def _splits_of(self, name: str, store: Store, origin: Origin, split_size: int, now: datetime) -> list[SplitTask]:
-        self._report_oddities(with_unread_databases(store, origin.unpacking, databases_of(self.settings.table)))
+    def _splits_of(
+        self, name: str, store: Store, origin: Origin, split_size: int, now: datetime, *, tells: bool = True
+    ) -> list[SplitTask]:
+        if tells:
+            self._report_oddities(with_unread_databases(store, origin.unpacking, databases_of(self.settings.table)))
         since, until = self.settings.times(store, now)
         selection = self._of_store(store, origin)
         splits = self._splits(store, origin, split_size, selection.offsets)
@@ -174,9 +210,19 @@ class Reader(DataSourceReader):
         if isinstance(partition, SplitTask):
             yield from self._rows_of(partition)
             return
+        if isinstance(partition, RangeTask):
+            yield from self._rows_in(partition)
+            return
         assert isinstance(partition, StoresTask)
         for name, origin in partition.stores:
             for split in self._splits_of(name, origin.open(), origin, _WHOLE, partition.now):
+                yield from self._rows_of(split)
+
+    def _rows_in(self, task: RangeTask) -> Iterator[pa.RecordBatch]:
+        name, origin = task.store
+        tells = task.start == 0  # the others would tell the same
+        for split in self._splits_of(name, origin.open(), origin, task.split_size, task.now, tells=tells):
+            if task.holds(split.split):
                 yield from self._rows_of(split)
 
     def _rows_of(self, task: SplitTask) -> Iterator[pa.RecordBatch]:

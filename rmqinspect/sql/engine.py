@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from rmqinspect.errors import BadOption, Refused
 from rmqinspect.sql.statement import one_select, wanted_keys
-from rmqinspect.sql.views import NAMES, Reading, View
+from rmqinspect.sql.views import NAMES, Reading, View, table_of
 from rmqinspect.store.outside import refuse_inside
+from rmqinspect.tables.table import with_store
 
 _ROWS = 16_384  # in a batch of the result
 _WAITING = 2  # batches that wait for the writer
@@ -72,11 +73,20 @@ def answered(text: str, reading: Reading, limits: Limits, evidence: Sequence[str
         named = [name for name in NAMES if name in text.casefold()]
         for name in named or NAMES:
             connection.register(name, View(name, reading))
+            if "comment" in text.casefold():
+                _comment(connection, name)
         running = _Running(connection, text)
         try:
             yield Result(running.schema(), running.batches())
         finally:
             running.end()
+
+
+def _comment(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Tell what each column of a view is, for who asks duckdb_columns() for its comment."""
+    for column in with_store(table_of(name).schema):
+        words = (column.metadata or {}).get(b"doc", b"").decode().replace("'", "''")
+        connection.execute(f"COMMENT ON COLUMN {name}.\"{column.name}\" IS '{words}'").fetchall()
 
 
 def _connect(limits: Limits, folder: str) -> duckdb.DuckDBPyConnection:

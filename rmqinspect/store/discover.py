@@ -132,6 +132,13 @@ def open_stores(
     paths = [uri.local_path(path) for path in paths] or _configured_paths(settings)
     if not paths:
         raise NotAStore(_no_store_given(config, settings))
+    with filesystem.asking_once(paths):
+        return _open(paths, config, settings, base, max_config)
+
+
+def _open(
+    paths: Sequence[str], config: str | None, settings: Mapping[str, str], base: int | None, max_config: int
+) -> list[Store]:
     located = _locate(paths, settings)
     filesystem.evidence.update(real for _, (real, _) in located)
     roots = [entry for entry in located if entry[1][1] == ()]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.system.filesystem import scandir
@@ -36,23 +36,35 @@ def in_threads(function: Callable[[Task], Done], tasks: Sequence[Task]) -> list[
         return list(pool.map(function, tasks))
 
 
-def log_size(root: str) -> int | None:
-    """Return the bytes that the log of the store at a path takes, or None: no folder there has a log that can be seen.
+class LogFile(NamedTuple):
+    """A file in a folder of the log, by its listing."""
 
-    Holes are not counted, where the file system says what they are.
-    """
+    name: str
+    size: int
+    taken: int  # bytes without holes, where the file system says what they are
+
+
+def log_files(root: str) -> list[LogFile] | None:
+    """Return the files of the log of the store at a path; None: no folder there has a log that can be seen."""
     try:
         names = ["commitlog"]
         if not is_remote(root):
             folders = [entry.name for entry in scandir(root) if entry.is_dir()]
             names = [name for name in folders if name == "commitlog"]
             names += [f"{name}/data" for name in folders if fnmatchcase(name, "dledger-*")]
-        sizes = [_size(entry.stat()) for name in names for entry in scandir(join(root, name))]
+        entries = [entry for name in names for entry in scandir(join(root, name))]
+        return [_file(entry.name, entry.stat()) for entry in entries] or None
     except (OSError, RmqinspectError):
         return None
-    return sum(sizes) if sizes else None
 
 
-def _size(status: os.stat_result) -> int:
+def log_size(root: str) -> int | None:
+    """Return the bytes that the log of the store at a path takes without holes; None as above."""
+    files = log_files(root)
+    return None if files is None else sum(file.taken for file in files)
+
+
+def _file(name: str, status: os.stat_result) -> LogFile:
     blocks = getattr(status, "st_blocks", None)  # of local files
-    return status.st_size if blocks is None else min(status.st_size, blocks * 512)
+    taken = status.st_size if blocks is None else min(status.st_size, blocks * 512)
+    return LogFile(name, status.st_size, taken)

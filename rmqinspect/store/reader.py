@@ -174,7 +174,7 @@ class RemoteReader(FileReader):
     """An open file of the evidence on a remote file system: no descriptor, no holes."""
 
     def __init__(self, file: StoreFile) -> None:
-        from rmqinspect.system.remote import ReadAhead
+        from rmqinspect.system.read_ahead import ReadAhead
 
         self.file = file
         try:

@@ -6,6 +6,7 @@ types and raises the same errors as `os`, except that a failing network is `erro
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from rmqinspect.system.uri import is_remote
@@ -19,6 +20,15 @@ evidence: set[str] = set()
 """Folders of this machine that evidence was read from, and paths that were given as such; links resolved."""
 
 _FILE, _FOLDER = 0o100000, 0o040000  # bits of st_mode: S_IFREG, S_IFDIR
+
+
+def asking_once(paths: Sequence[str]) -> AbstractContextManager[None]:
+    """Until the block ends, ask once about a folder that the thread looks at several times, if one is remote."""
+    if not any(map(is_remote, paths)):
+        return nullcontext()
+    from rmqinspect.system import remote
+
+    return remote.asking_once()
 
 
 def stat(path: str) -> os.stat_result:

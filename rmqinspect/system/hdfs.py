@@ -97,6 +97,22 @@ def _holds(entry: str, names: tuple[str, ...]) -> bool:
         return False
 
 
+def has_default() -> bool:
+    """Whether a configuration that Hadoop's client finds may name the file system of a URI without a host.
+
+    Without one its default are the files of this machine.
+    """
+    for entry in _entries(os.environ.get("CLASSPATH", "")):
+        try:
+            with open(os.path.join(entry, "core-site.xml"), encoding="utf-8", errors="replace") as file:
+                text = file.read(_MOST_KEPT)
+        except OSError:
+            continue
+        if "fs.default" in text or "include" in text:  # fs.default.name is its old name
+            return True
+    return False
+
+
 # --- what it prints ---------------------------------------------------------------------------------
 
 # Signals stay with Python; no hsperfdata in /tmp, no hs_err_pid.log in the current folder.

@@ -5,18 +5,6 @@ object's key is written as it is, also for a consume queue of the topic `%RETRY%
 
 Arrow's calls block in C++, where Ctrl-C cannot interrupt them. Each runs in its own thread, and the
 caller waits for it in Python (`start`, `result_of`).
-
-Ranged reads of one remote file, with read-ahead for sequential access.
-
-A request to an object store takes tens of milliseconds whatever its size, and one connection uses
-only part of the bandwidth. Sequential reads are served from chunks requested in advance; scattered
-small reads from a cache of blocks.
-
-    reads   |--- a ---|--- b ---|                 each begins within or at the end of the one before
-    chunks  [    n    ][   n+1   ][  n+2   ][  n+3   ]
-                                  requested ahead
-
-Memory per reader: AHEAD + 1 chunks, 16 MiB.
 """
 
 import errno
@@ -24,12 +12,13 @@ import os
 import re
 import stat as modes
 import time
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Thread
+from threading import Thread, local
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
@@ -40,12 +29,13 @@ from rmqinspect.errors import NotAStore, Unreachable
 from rmqinspect.system import hdfs
 from rmqinspect.system import remote_errors as errors
 from rmqinspect.system import workers as stopping
-from rmqinspect.system.uri import join, shown
+from rmqinspect.system.uri import join, misshapen, shown
 
 Answer = TypeVar("Answer")
 
 # Spark's scheme → Arrow's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_AZURE = ("abfs", "abfss")
 _PARTS = re.compile(r"(?P<scheme>[^:/]+)://(?P<place>[^/?]*)(?P<path>/.*?)?(?:\?(?P<options>[^?]*))?", re.DOTALL)
 
 # Timeouts: a dead service is reported within half a minute, by its library if that is in time: it knows why.
@@ -78,10 +68,14 @@ def open_remote(uri: str) -> Location:
         raise NotAStore(f"{shown(uri)}: a URI without a place or a path")
     if ":" in parts["place"] and "@" not in parts["place"] and "@" in (parts["path"] or ""):
         raise NotAStore(f"{shown(uri)}: a slash in a key or a password must be written %2F")
+    if why := misshapen(parts["scheme"], parts["place"], parts["path"] or ""):
+        raise NotAStore(f"{shown(uri)}: {why}")
     scheme = parts["scheme"].lower()
     filesystem, base = _open(_SCHEMES.get(scheme, scheme), parts["place"], parts["options"] or "")
     path = (parts["path"] or "").strip("/")
     base = base.rstrip("/")
+    if scheme in _AZURE and not base:  # the container is in the path
+        return Location(filesystem, path)
     return Location(filesystem, f"{base}/{path}" if path or not base else base)
 
 
@@ -93,6 +87,8 @@ def _open(scheme: str, place: str, options: str) -> tuple[Any, str]:
     if scheme in hdfs.SCHEMES:
         if lack := hdfs.missing():
             raise NotAStore(f"{shown(head)}: Hadoop's client is not complete here: {lack}")
+        if not place and scheme == "hdfs" and not hdfs.has_default():
+            raise NotAStore(f"{shown(head)}: no host, and no fs.defaultFS in a core-site.xml of CLASSPATH")
         hdfs.prepare()
     if scheme in ("gs", "gcs") and "retry_limit_seconds" not in options:
         options = "&".join(filter(None, (options, f"retry_limit_seconds={_RETRY_LIMIT}")))
@@ -258,6 +254,26 @@ def _status(info: Any) -> os.stat_result:
     return os.stat_result(numbers, {"st_mtime_ns": nanoseconds})
 
 
+class _Memo(local):
+    """What this thread has asked within `asking_once`: folders by URI."""
+
+    folders: "dict[str, list[Entry]] | None" = None
+
+
+_memo = _Memo()
+_FOLDER = fs.FileInfo("", fs.FileType.Directory)
+
+
+@contextmanager
+def asking_once() -> Iterator[None]:
+    """List each folder once in this thread until the block ends: what opens a store looks at its root several times."""
+    before, _memo.folders = _memo.folders, {}
+    try:
+        yield
+    finally:
+        _memo.folders = before
+
+
 def stat(uri: str) -> os.stat_result:
     """Return the status of a URI.
 
@@ -265,6 +281,11 @@ def stat(uri: str) -> os.stat_result:
     :raises Unreachable: the remote file system does not answer.
     """
     filesystem, path = open_remote(uri)
+    if _memo.folders is not None and filesystem.type_name == "s3":
+        # One request where Arrow makes two for a folder; the entries are asked for next.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if scandir(uri):
+                return _status(_FOLDER)
     info = _ask(uri, filesystem.get_file_info, path)
     if info.type == fs.FileType.NotFound:
         if filesystem.type_name == "hdfs":  # which Arrow says of every failure
@@ -279,7 +300,10 @@ def scandir(uri: str) -> list[Entry]:
     :raises OSError: no such folder, or access denied.
     :raises Unreachable: the remote file system does not answer.
     """
-    return sorted(_list(uri, recursive=False)[""], key=lambda entry: entry.name)
+    folders = _memo.folders if _memo.folders is not None else {}
+    if uri not in folders:
+        folders[uri] = sorted(_list(uri, recursive=False)[""], key=lambda entry: entry.name)
+    return folders[uri]
 
 
 def _list(uri: str, *, recursive: bool) -> dict[str, list[Entry]]:
@@ -298,10 +322,16 @@ def _list(uri: str, *, recursive: bool) -> dict[str, list[Entry]]:
     return found
 
 
+listed: list[Callable[[str], None]] = []
+"""Who is told that a tree is listed: what was known of files in it is old."""
+
+
 class Tree:
     """The tree below a URI, listed in one go; or a single file."""
 
     def __init__(self, root: str) -> None:
+        for tell in listed:
+            tell(root)
         own = stat(root)
         self._statuses = {root: own}
         self._entries: dict[str, list[Entry]] = {}
@@ -338,105 +368,3 @@ def read(uri: str) -> bytes:
             return raw
 
     return result_of(start(fetch), uri, 0)
-
-
-CHUNK = 4 << 20
-AHEAD = 3
-# Bytes read in sequence before read-ahead begins.
-_WALK = 1 << 20
-# Smallest request: a header and the data next to it often share a block.
-BLOCK = 64 << 10
-_BLOCKS = 16
-# Seconds that closing waits for pending requests; a stalled server is left to the timeouts.
-_CLOSING = 2.0
-
-
-class ReadAhead:
-    """The bytes of a remote file. Not thread-safe.
-
-    :raises OSError: no such file, or access denied.
-    :raises Unreachable: the remote file system does not answer.
-    """
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-        filesystem, path = open_remote(uri)
-        self._file = result_of(start(filesystem.open_input_file, path), uri)
-        self.size: int = self._file.size()
-        self._last = (0, 0)  # range of the previous read
-        self._walked = 0  # bytes read in sequence
-        self._chunks: dict[int, Future[bytes]] = {}  # by number; pending or complete
-        self._dropped: set[Future[bytes]] = set()  # pending, no longer needed
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
-        self._failure: OSError | None = None
-
-    def close(self) -> None:
-        """Close the file and drop pending requests."""
-        pending = [*self._chunks.values(), *self._dropped]
-        self._chunks.clear()
-        self._dropped.clear()
-        self._blocks.clear()
-        wait(pending, timeout=_CLOSING)
-        self._file.close()
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        """Fill `view` from `offset` on; return the bytes read, fewer only at the file's end.
-
-        :raises OSError: no such file any more, or access denied; also on every later call.
-        :raises Unreachable: the remote file system does not answer; the message has the offset.
-        """
-        if self._failure is not None:
-            raise self._failure
-        end = min(offset + len(view), self.size)
-        at = offset
-        try:
-            self._look_ahead(offset, end)
-            while at < end:
-                raw = self._part(at, end)
-                if not raw:
-                    break  # the file was truncated
-                view[at - offset : at - offset + len(raw)] = raw
-                at += len(raw)
-        except OSError as error:
-            self._failure = error
-            raise
-        return max(0, at - offset)
-
-    def _look_ahead(self, offset: int, end: int) -> None:
-        """Request the next chunks of a sequential reader, and drop those behind it."""
-        began, ended = self._last
-        # A scan window repeats the cut-off record at the end of the previous one.
-        is_sequential = began < offset <= ended
-        self._walked = self._walked + end - max(offset, ended) if is_sequential else end - offset
-        self._last = (offset, end)
-        first, last = offset // CHUNK, (end - 1) // CHUNK
-        wanted = range(first, last + AHEAD + 1) if is_sequential and self._walked >= _WALK else range(0)
-        for number in [number for number in self._chunks if number not in wanted]:
-            self._dropped.add(self._chunks.pop(number))
-        self._dropped = {future for future in self._dropped if not future.done()}
-        for number in wanted:
-            if number not in self._chunks and number * CHUNK < self.size:
-                self._chunks[number] = start(self._file.read_at, min(CHUNK, self.size - number * CHUNK), number * CHUNK)
-
-    def _part(self, at: int, end: int) -> bytes | memoryview:
-        """Return bytes from `at` on, at most up to `end`."""
-        number, inside = divmod(at, CHUNK)
-        if number in self._chunks:
-            chunk = result_of(self._chunks[number], self._uri, at)
-            return memoryview(chunk)[inside : inside + end - at]
-        if end - at < BLOCK:
-            number, inside = divmod(at, BLOCK)
-            return memoryview(self._block(number))[inside : inside + end - at]
-        return self._fetch(at, end - at)
-
-    def _block(self, number: int) -> bytes:
-        if number not in self._blocks:
-            self._blocks[number] = self._fetch(number * BLOCK, min(BLOCK, self.size - number * BLOCK))
-            if len(self._blocks) > _BLOCKS:
-                self._blocks.popitem(last=False)
-        self._blocks.move_to_end(number)
-        return self._blocks[number]
-
-    def _fetch(self, offset: int, size: int) -> bytes:
-        raw: bytes = result_of(start(self._file.read_at, size, offset), self._uri, offset)
-        return raw

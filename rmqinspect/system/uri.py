@@ -36,6 +36,53 @@ def _split_options(path: str) -> tuple[str, str]:
     return location.rstrip("/"), mark + options
 
 
+_AZURE = "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+# Scheme → what its place is, and how such a URI is written.
+_SHAPES = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), ("bucket", "s3://BUCKET/PATH")),
+    **dict.fromkeys(("gs", "gcs"), ("bucket", "gs://BUCKET/PATH")),
+    "hdfs": ("host", "hdfs://HOST:PORT/PATH"),
+    **dict.fromkeys(("abfs", "abfss"), ("account", _AZURE)),
+}
+_NO_PORT = re.compile(r":(?!\d{1,5}$)(?![^\[]*\])")  # not in [::1]
+
+
+def misshapen(scheme: str, place: str, path: str) -> str:
+    """Return why a URI leads nowhere, and how it would be written; "" if nothing is wrong with its shape.
+
+    `place` is what stands between the slashes: `user:key@bucket`, `host:port`. Without one, `hdfs:` has its default.
+    """
+    what, example = _SHAPES.get(scheme.lower(), ("", ""))
+    credentials, at, host = place.rpartition("@")
+    why = ""
+    if not what:
+        return ""
+    if not host and (at or what != "host"):
+        why = f"no {what}"
+    elif re.search(r"\s", host):
+        why = f"a {what} has no blanks"
+    elif what == "host" and (host.startswith(":") or _NO_PORT.search(host)):
+        why = "no host" if host.startswith(":") else "a port that is no number"
+    elif what == "account":
+        why = _wrong_in_azure(credentials, host, path)
+    return f"{why}: {example}" if why else ""
+
+
+def _wrong_in_azure(container: str, host: str, path: str) -> str:
+    """Arrow takes `CONTAINER@ACCOUNT.dfs…/PATH`, `ACCOUNT.blob…/CONTAINER/PATH`, and ACCOUNT[:KEY]@HOST:PORT/CONTAINER.
+
+    Source: Arrow's AzureOptions::FromUri. Its form `ACCOUNT@CONTAINER` is refused: Spark reads the same the other way.
+    """
+    account, dot, domain = host.partition(".")
+    if "@" in container:
+        return "two @"
+    if not account or not (dot or ":" in host):
+        return "no account with its domain"
+    of_storage = domain.startswith(("dfs.", "blob."))
+    in_front = of_storage and domain.startswith("dfs.") and container.partition(":")[0]
+    return "" if in_front or path.strip("/") else "no container"
+
+
 def join(folder: str, name: str) -> str:
     """Return the path or URI of `name` (or `folder/name`) in a folder."""
     if not is_remote(folder):

@@ -1,6 +1,7 @@
 """The sources of a table: which files of a store, how many bytes; and the time of the log's last record."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.errors import NotAStore
 from rmqinspect.index.geometry import read_index_files
+from rmqinspect.rocksdb.unpack import Unpacking
 from rmqinspect.store.model import IMAGE, Store, StoreFile
 from rmqinspect.store.without_rows import words_of_file, words_of_kind
 from rmqinspect.system.uri import shown
@@ -26,6 +28,15 @@ def scans_log(table: str) -> bool:
 def databases_of(table: str) -> tuple[str, ...]:
     """Return the folders of the RocksDB databases that a table may be read from."""
     return TABLES[table].databases if table in TABLES else ()
+
+
+def unpacking_for(tables: Collection[str], how: Unpacking) -> Unpacking:
+    """Return how databases are unpacked for these tables: queues only in part, if none of them needs more."""
+    return replace(how, ends_only=how.ends_only or (bool(tables) and all(map(_needs_ends_only, tables))))
+
+
+def _needs_ends_only(table: str) -> bool:
+    return table in TABLES and TABLES[table].ends_only
 
 
 def is_read_for(table: str, place: tuple[str, ...]) -> bool:

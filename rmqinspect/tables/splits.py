@@ -50,7 +50,7 @@ from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import GAPS, messages_in, segment_gap_rows
 from rmqinspect.tables.pointers import read_entries, units_in
 from rmqinspect.tables.read_log import report_holes
-from rmqinspect.tables.sources import databases_of, unread_places
+from rmqinspect.tables.sources import databases_of, unpacking_for, unread_places
 from rmqinspect.tables.table import Request, batch_of
 from rmqinspect.text import name_text
 
@@ -253,7 +253,8 @@ def _clip(split: TableSplit, start: int, end: int) -> TableSplit | None:
 
 def _read_whole(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
     only = databases_of(split.table)
-    with split.origin.opened(only) as store:
+    origin = replace(split.origin, unpacking=unpacking_for([split.table], split.origin.unpacking))
+    with origin.opened(only) as store:
         yield from TABLES[split.table].rows(store, request)
         # The planning process tells of what it could not unpack.
         tried = tuple(oddity for oddity in store.oddities if "/".join(oddity.place) in only)

@@ -93,6 +93,7 @@ class Table:
     scans: tuple[Source, ...] = (Source.LOG,)  # read from end to end
     looks_into: tuple[Source, ...] = ()  # of which little is read
     databases: tuple[str, ...] = ()  # folders of the RocksDB databases that it may be read from
+    ends_only: bool = False  # of queues in RocksDB, only where they begin and end
     sound: tuple[str, ...] = SOUND["status"]  # values of its column `status` that are no damage
 
     def __post_init__(self) -> None:

@@ -97,6 +97,17 @@ def test_several_stores_are_told_apart(run: Run) -> None:
     assert [tuple(row.values()) for row in rows(run, question, *words)] == [("a", 145), ("b", 0)]
 
 
+def test_columns_have_the_comments_of_the_tables(run: Run) -> None:
+    """All of them, also of a table whose comments have quotes."""
+    query = "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
+    found = rows(run, query, FLIPPED)
+    told = {(row["table_name"], row["column_name"]): row["comment"] for row in found}
+    for name, table in TABLES.items():
+        for column in table.schema:
+            assert told[name, column.name] == column.metadata[b"doc"].decode()
+    assert len(told) == len(found) > 200
+
+
 def test_all_views_are_listed_and_described(run: Run) -> None:
     assert [row["name"] for row in rows(run, "SHOW TABLES", FLIPPED)] == sorted(NAMES)
     described = {row["column_name"]: row["column_type"] for row in rows(run, "DESCRIBE messages", FLIPPED)}

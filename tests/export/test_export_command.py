@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rmqinspect.cli import ExitStatus, main
-from rmqinspect.export.job import Engine
-from rmqinspect.export.part import ExportSpec, write_part
-from rmqinspect.export.shared import StoresPart, Work, WorkRead
+from rmqinspect.export.job import Engine, Work, WorkRead
+from rmqinspect.export.part import ExportSpec, SidePart, write_part
+from rmqinspect.export.request import LogPart
 from tests.support import oracle
 from tests.support.building import fill, lay, pad, various, write_segment
 from tests.support.samples import ROOT
@@ -192,7 +192,7 @@ def test_a_store_whose_log_is_gone_is_not_exported_whole(run: Run) -> None:
 
 
 def test_more_files_than_anybody_wants_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqinspect.cli.export.MOST_PARTS", 10)
+    monkeypatch.setattr("rmqinspect.export.plan.MOST_PARTS", 10)
     status, _, err = run(FLIPPED, "--file-size", "8K")
     assert status == ExitStatus.USAGE
     assert "the limit is 10" in err
@@ -337,7 +337,7 @@ def test_parts_are_written_there_from_any_folder(run: Run, tmp_path: Path, monke
 
     def elsewhere(parts: Sequence[Work], spec: ExportSpec) -> Generator[WorkRead, None, None]:
         for part in parts:
-            assert not isinstance(part, StoresPart)
+            assert isinstance(part, LogPart | SidePart)
             monkeypatch.chdir(other)
             read = write_part(part, spec)
             monkeypatch.chdir(tmp_path)

@@ -193,11 +193,37 @@ def test_nothing_stays_of_an_export_that_a_task_ends(
     assert (left, (tmp_path / "lake").exists()) == ([], False)
 
 
+def nothing_is_opened_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_open_and_survey", "_open_in_turn"):
+        monkeypatch.setattr(export_stores, name, lambda *_, **__: 1 / 0)
+
+
 def test_the_tasks_of_spark_do_the_same(
-    spark: "SparkSession", stores: list[str], opened_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession",
+    stores: list[str],
+    opened_here: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = (*stores, "--table", "messages", "--table", "queues", "--fail-on", "never")
-    assert planned(monkeypatch, tmp_path / "planned", *words, *LOCAL) == ExitStatus.DONE
-    assert export(tmp_path / "shared", *words, "--master", MASTER) == ExitStatus.DONE
-    assert len(opened_here) == len(stores) - 1
+    """Small stores share tasks; the others, and one that is none, are opened by a task each, and none here."""
+    words = ("--file-size", "300K", "--table", "messages", "--table", "queues", "--table", "usage", "--closed-only")
+    plain = [*words[:-1], *stores, "--fail-on", "never"]
+    assert planned(monkeypatch, tmp_path / "planned", *plain, *LOCAL) == ExitStatus.DONE
+    nothing_is_opened_here(monkeypatch)
+    assert export(tmp_path / "shared", *plain, "--master", MASTER) == ExitStatus.DONE
+    assert 4 < len(opened_here) < len(stores) - 1
     assert content(tmp_path / "shared") == content(tmp_path / "planned")
+    monkeypatch.undo()
+    given = [*words, f"y={tmp_path / 'absent'}", *stores, "--skip-unreadable", "--fail-on", "never"]
+    capsys.readouterr()
+    assert planned(monkeypatch, tmp_path / "planned2", *given, *LOCAL) == ExitStatus.UNREADABLE
+    expected = capsys.readouterr()
+    nothing_is_opened_here(monkeypatch)
+    assert export(tmp_path / "apart", *given, "--master", MASTER) == ExitStatus.UNREADABLE
+    told = capsys.readouterr()
+    assert content(tmp_path / "apart") == content(tmp_path / "planned2")
+    assert f"{tmp_path}/absent: no such file or directory; skipped" in told.err
+    assert told.out.replace("/apart/", "/planned2/") == expected.out
+    assert export(tmp_path / "none", *given[:-3], "--master", MASTER) == ExitStatus.UNREADABLE
+    assert not (tmp_path / "none").exists()

@@ -20,9 +20,9 @@ from rmqinspect.cli import ExitStatus, main
 from rmqinspect.errors import NotAStore, Unreachable, Unreadable
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import RemoteReader
+from rmqinspect.system import read_ahead as ranges
 from rmqinspect.system import remote
-from rmqinspect.system import remote as ranges
-from rmqinspect.system.remote import AHEAD, CHUNK, ReadAhead
+from rmqinspect.system.read_ahead import AHEAD, CHUNK, ReadAhead
 from rmqinspect.system.uri import is_below, join, shown, without_secrets
 from tests.support import oracle
 from tests.support.s3_server import BUCKET, CREDENTIALS, Server, Way, gate, serving
@@ -509,6 +509,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> _File:
     file = _File(9 * CHUNK + 12345)
 
     class _Files:
+        type_name = "mock"
         open_input_file = staticmethod(lambda _: file)
 
     monkeypatch.setattr(ranges, "open_remote", lambda _: (_Files(), "x"))
@@ -541,6 +542,71 @@ def test_who_looks_here_and_there_gets_little_more_than_that(large: _File) -> No
     assert read(reader, large.length, 40) == b""
     assert [size for _, size in large.asked[:-1]] == [ranges.BLOCK] * 3
     assert len(large.asked) == 4
+
+
+def test_who_reads_on_in_small_steps_asks_for_more_at_a_time(large: _File) -> None:
+    reader = ReadAhead("s3://b/x")
+    for offset in range(0, 1 << 20, 5000):
+        assert read(reader, offset, 5010) == large.content[offset : offset + 5010]
+    sizes = [size // ranges.BLOCK for _, size in large.asked if size <= 512 << 10]
+    assert sizes[:4] == [1, 2, 4, 8]
+    assert len(large.asked) < 10
+
+
+def test_what_was_read_of_a_file_is_not_asked_for_again_until_its_store_is_listed(server: Server) -> None:
+    log = store(DAMAGED) / "commitlog"
+    asked: list[str] = []
+
+    def judge(line: str) -> Way:
+        asked.append(line.split(" ")[0])
+        return "pass"
+
+    with gate(server, judge) as counted:
+        server.upload(log, "again/commitlog")
+        opened = open_store([counted.uri("again")])
+        asked.clear()
+        contents = []
+        for _ in range(3):
+            with RemoteReader(opened.segments[0]) as reader:
+                contents.append(reader.read(0, 1000))
+        assert asked == ["HEAD", "GET"]
+        with server.filesystem().open_output_stream(f"{BUCKET}/again/commitlog/{'0' * 20}") as file:
+            file.write(bytes(1 << 16))
+        opened = open_store([counted.uri("again")])
+        with RemoteReader(opened.segments[0]) as reader:
+            contents.append(reader.read(0, 1000))
+        server.filesystem().delete_dir(f"{BUCKET}/again")
+    assert contents[0] == contents[1] == contents[2] == (log / ("0" * 20)).read_bytes()[:1000]
+    assert contents[3] == bytes(1000)
+
+
+def test_opening_a_store_takes_two_listings(server: Server) -> None:
+    asked: list[str] = []
+
+    def judge(line: str) -> Way:
+        asked.append(line)
+        return "pass"
+
+    with gate(server, judge) as counted:
+        opened = open_store([counted.uri(f"{DAMAGED}/store")])
+    assert len(opened.queue_files) > 8
+    assert len(asked) == 2 and all("list-type=2" in line for line in asked)
+
+
+def test_info_asks_twice_for_a_queue(server: Server, run: Run) -> None:
+    """How large its file is, and what is in it."""
+    asked: list[str] = []
+
+    def judge(line: str) -> Way:
+        asked.append(line)
+        return "pass"
+
+    with gate(server, judge) as counted:
+        assert run("info", counted.uri(f"{DAMAGED}/store"), "-q")[0] == ExitStatus.DONE
+    queues = {line.split(" ")[1] for line in asked if "/consumequeue/" in line}
+    assert len(queues) > 8
+    assert sum("/consumequeue/" in line for line in asked) <= 2 * len(queues)
+    assert len(asked) < 3 * len(queues) + 40
 
 
 def test_a_file_that_became_shorter_ends_there(large: _File) -> None:

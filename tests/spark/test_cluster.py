@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 from rmqinspect.cli import ExitStatus, main
 from rmqinspect.spark.source import RocketMQDataSource
+from rmqinspect.system.output_folder import open_folder
 from tests.support import oracle
 from tests.support.building import lay, pad, various, write_segment
+from tests.support.s3_server import CREDENTIALS, Server, serving
 from tests.support.spark_cluster import cluster
 from tests.support.sparks import quiet, require_java
 
@@ -31,18 +34,20 @@ from pyspark.sql import SparkSession
 
 import rmqinspect
 from rmqinspect.cli import main
-from rmqinspect.spark import RocketMQDataSource
+from rmqinspect.spark import register
 
 assert ".zip" in rmqinspect.__file__, rmqinspect.__file__
-out, stores, few, words = Path(sys.argv[1]), *map(json.loads, sys.argv[2:])
+out, stores, few, words, remote, (lake, options) = Path(sys.argv[1]), *map(json.loads, sys.argv[2:])
 spark = SparkSession.builder.getOrCreate()
-spark.dataSource.register(RocketMQDataSource)
+register(spark)
 where = spark.sparkContext.parallelize(range(2), 2).map(lambda _: __import__("rmqinspect").__file__).collect()
 assert all(".zip" in path for path in where), where
 frame = spark.read.format("rocketmq").option("split_size", "300000").load(stores)
 pq.write_table(frame.toArrow(), out / "rows.parquet")
 status = main(["export", *stores, *words, "--engine", "spark", "-o", str(out / "small")])
 status += main(["export", *few, *words, "--file-size", "16384", "--engine", "spark", "-o", str(out / "large")])
+cut = ["--file-size", "65536", "--engine", "spark", "-o", lake + "/spark" + options]
+status += main(["export", *remote, *words, *cut])
 sys.exit(status)
 """
 WORDS = ["--table", "messages", "--table", "queues", "--fail-on", "never", "-q"]
@@ -64,8 +69,19 @@ def content(folder: Path) -> dict[str, Any]:
     return found | {"_manifest.json": json.loads(found["_manifest.json"]) | {"run": None}}
 
 
-def test_a_load_and_exports_on_two_workers_one_of_which_loses_its_executor(tmp_path: Path) -> None:
-    """The same rows, files and bytes as here; of each task several attempts may run."""
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as started:
+        yield started
+
+
+def test_a_load_and_exports_on_two_workers_one_of_which_loses_its_executor(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows, files and bytes as here; of each task several attempts may run.
+
+    Stores of a bucket are opened by tasks, whose executors are told the credentials.
+    """
     require_java()
     few = [f"{name}={oracle.store('broker', name)}" for name in ("main-5.3.3", "dledger-4.9.7")]
     few.append(f"bad={oracle.store('crash', 'flip_body_third-4.7.1-c')}")
@@ -73,9 +89,15 @@ def test_a_load_and_exports_on_two_workers_one_of_which_loses_its_executor(tmp_p
     for number in range(9):
         write_segment(tmp_path / f"s{number}" / "commitlog", pad(lay(various(5 + number)), 1 << 14))
         stores.append(str(tmp_path / f"s{number}"))
+    remote = [server.upload(tmp_path / f"s{number}", f"s{number}") for number in range(2)]
+    remote.append(server.upload(oracle.store("crash", "flip_body_third-4.7.1-c"), "flipped"))
+    lake, _, options = server.uri("lake").partition("?")
+    secrets = {f"spark_executorEnv_{name.replace('_', '__')}": value for name, value in CREDENTIALS.items()}
     with cluster(tmp_path / "cluster") as started:
-        arguments = [str(tmp_path), *map(json.dumps, (stores, few, WORDS))]
-        driver = started.submit(JOB, arguments, **SETTINGS)
+        arguments = [str(tmp_path), *map(json.dumps, (stores, few, WORDS, remote, (lake, f"?{options}")))]
+        for name, value in CREDENTIALS.items():  # of the driver: its workers are there already
+            monkeypatch.setenv(name, value)
+        driver = started.submit(JOB, arguments, **SETTINGS, **secrets)
         killed = _kill_one_that_writes(tmp_path / "large" / "messages", lambda: started.executors, driver.poll)
         said, _ = driver.communicate(timeout=300)
     assert driver.returncode == ExitStatus.DONE, said[-5000:]
@@ -84,6 +106,15 @@ def test_a_load_and_exports_on_two_workers_one_of_which_loses_its_executor(tmp_p
         local = tmp_path / f"local-{name}"
         assert main(["export", *given, *WORDS, *words, "--engine", "local", "-j", "1", "-o", str(local)]) == 0
         assert content(tmp_path / name) == content(local), name
+    local_lake = server.uri("lake/local")
+    cut = ["--file-size", "65536", "--engine", "local", "-j", "1", "-o", local_lake]
+    assert main(["export", *remote, *WORDS, *cut]) == 0
+    folders = [open_folder(server.uri(f"lake/{engine}")) for engine in ("spark", "local")]
+    written = [{name: folder.read(name) for name in folder.names()} for folder in folders]
+    manifests = [json.loads(files.pop("_manifest.json")) | {"run": None} for files in written]
+    assert manifests[0] == manifests[1]
+    assert written[0] == written[1]
+    assert len(written[0]) > 6
     source = RocketMQDataSource({"paths": json.dumps(stores)})
     reader = source.reader(source.schema())
     rows = [batch for partition in reader.partitions() for batch in reader.read(partition)]

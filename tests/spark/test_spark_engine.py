@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rmqinspect.cli import ExitStatus, main
-from rmqinspect.errors import Refused
+from rmqinspect.errors import Refused, Unreachable
 from rmqinspect.export.job import ExportResult, local_engine, run_export
 from rmqinspect.export.part import ExportSpec, LogPartRead, write_part
 from rmqinspect.export.plan import StorePlan
@@ -137,6 +137,28 @@ def test_who_closes_the_answers_ends_the_job(spark: "SparkSession", tmp_path: Pa
     run.close()
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert len(list(tmp_path.rglob("*.parquet.*"))) < len(parts)
+
+
+def test_a_task_asks_once_more_where_nobody_answered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from rmqinspect.spark import engine
+
+    answers: list[Any] = []
+
+    def run_part(part: Any, spec: ExportSpec) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(engine, "run_part", run_part)
+    monkeypatch.setattr(engine, "_PAUSE", 0)
+    spec, part = ExportSpec(str(tmp_path), RUN, WISH), plans(stores=STORES[:1])[0].parts[0]
+    answers += [Unreachable("s3://b: no answer"), "written"]
+    assert pickle.loads(engine._write_and_pickle(part, spec)) == "written"
+    answers += [Unreachable("s3://b: no answer"), Unreachable("s3://b: still none")]
+    assert str(pickle.loads(engine._write_and_pickle(part, spec))) == "s3://b: still none"
+    answers += [Refused("full"), "not asked for"]
+    assert str(pickle.loads(engine._write_and_pickle(part, spec))) == "full"
 
 
 def test_a_part_is_paths_and_numbers() -> None:

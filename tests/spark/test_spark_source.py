@@ -19,8 +19,8 @@ from rmqinspect.export.request import FINDINGS, ExportRequest
 from rmqinspect.forecast.lost_records import lost_at_start
 from rmqinspect.rocksdb.unpack import has_rocksdict, unpacked
 from rmqinspect.spark.options import OPTIONS, SCHEMAS, read_options
-from rmqinspect.spark.planning import SplitTask, StoresTask
-from rmqinspect.spark.source import Reader
+from rmqinspect.spark.planning import RangeTask, StoresTask
+from rmqinspect.spark.source import Reader, RocketMQDataSource, register
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
@@ -237,17 +237,49 @@ def test_small_stores_of_many_share_tasks_and_the_rows_are_the_same(spark: "Spar
     given = [*made[:5], *paths(STORES[0:5:2]), *made[5:], *paths(STORES[6:7])]
     named = [split_name(text) for text in given]
     stores = {name or Path(path).name: open_store([path]) for name, path in named}
-    for table in ("messages", "groups", "findings"):
+    for table in ("messages", "gaps", "groups", "queue_units"):
         options = {"paths": json.dumps(given), "split_size": "200000", "table": table}
         reader = pickle.loads(pickle.dumps(Reader(read_options(options))))
         tasks = [pickle.loads(pickle.dumps(task)) for task in reader.partitions()]
         shared = [task.stores for task in tasks if isinstance(task, StoresTask)]
-        assert max(map(len, shared)) > 1 and any(isinstance(task, SplitTask) for task in tasks)
+        assert max(map(len, shared)) > 1
+        assert any(isinstance(task, RangeTask) for task in tasks) == (table != "queue_units")
         batches = [batch for task in tasks for batch in reader.read(task)]
         assert pa.Table.from_batches(batches, reader.settings.schema).equals(local_rows(table, stores)), table
     assert rows(load(spark, given, split_size="200000")).equals(local_rows("messages", stores))
     one = load(spark, given, split_size="200000", pushdown="true").where("store = 's7'")
     assert [row.topic for row in one.collect()] == ["t7"] * 3
+
+
+def test_what_is_added_while_tasks_begin_is_read_once(tmp_path: Path) -> None:
+    """The log of one store grows by a segment, another loses its first, between the plan and the tasks."""
+    made: list[str] = []
+    for number in range(9):
+        for segment in range(3):
+            pieces = [{"topic": f"s{number}", "queue_offset": at} for at in range(3)]
+            write_segment(tmp_path / f"s{number}" / "commitlog", pad(lay(pieces), 4096), segment * 4096)
+        made.append(str(tmp_path / f"s{number}"))
+    reader = Reader(read_options({"paths": json.dumps(made), "split_size": "3000"}))
+    tasks = reader.partitions()
+    assert len([task for task in tasks if isinstance(task, RangeTask)]) == 9 * 6
+    write_segment(tmp_path / "s1" / "commitlog", pad(lay([{"topic": "s1"}]), 4096), 3 * 4096)
+    (tmp_path / "s2" / "commitlog" / f"{0:020}").unlink()
+    stores = {Path(path).name: open_store([path]) for path in made}
+    batches = [batch for task in tasks for batch in reader.read(task)]
+    assert pa.Table.from_batches(batches, reader.settings.schema).equals(local_rows("messages", stores))
+
+
+def test_a_session_tells_how_many_tasks_run_at_a_time(spark: "SparkSession", tmp_path: Path) -> None:
+    write_segment(tmp_path / "a" / "commitlog", bytes(1 << 20))
+    with (tmp_path / "a" / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.truncate(1 << 30)
+    kept = spark.dataSource.register
+    try:
+        register(spark)
+        partitions = load(spark, str(tmp_path / "a")).rdd.getNumPartitions()
+    finally:
+        kept(RocketMQDataSource)
+    assert partitions == 2 * spark.sparkContext.defaultParallelism == 4
 
 
 def test_a_store_of_many_that_is_none_is_said_before_any_task(spark: "SparkSession", tmp_path: Path) -> None:

@@ -34,14 +34,16 @@ CREDENTIALS = {
 class Server:
     """Where the server listens, and how its objects are named."""
 
-    def __init__(self, port: int, patience: int = 20) -> None:
+    def __init__(self, port: int, patience: int = 20, attempts: int = 1) -> None:
         self.port = port
         self.patience = patience  # seconds
+        self.attempts = attempts  # of a request
 
     @property
     def options(self) -> str:
         """Return the query of a URI: endpoint and timeout."""
-        return f"scheme=http&endpoint_override=127.0.0.1:{self.port}&request_timeout={self.patience}&max_attempts=1"
+        limits = f"request_timeout={self.patience}&max_attempts={self.attempts}"
+        return f"scheme=http&endpoint_override=127.0.0.1:{self.port}&{limits}"
 
     def uri(self, key: str, bucket: str = BUCKET) -> str:
         """Return the URI of an object or a prefix."""
@@ -107,11 +109,13 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
             time.sleep(0.05)
 
 
-# What the proxy does with a request: pass it on, deny access, cut the answer in half, never answer.
-Way = Literal["pass", "refuse", "cut", "stall"]
+# What the proxy does with a request: pass it on, deny access, cut the answer in half, never answer, ask for patience,
+# close the connection.
+Way = Literal["pass", "refuse", "cut", "stall", "busy", "drop"]
 
 _DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 _REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+_BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _EXPECT = re.compile(rb"(?i)\r\nexpect: *100-continue\r\n")
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)\r\n")
 _CHUNKED = re.compile(rb"(?i)\r\ntransfer-encoding: *chunked\r\n")
@@ -154,6 +158,10 @@ class _Passage(StreamRequestHandler):
         assert isinstance(self.server, _Gate)
         if way == "stall":
             self.request.recv(1)
+        elif way == "drop":
+            return
+        elif way == "busy":
+            self.request.sendall(_BUSY)
         elif way == "refuse":
             body = b"" if first.startswith(b"HEAD") else _DENIED
             self.request.sendall(_REFUSAL % len(_DENIED) + body)
@@ -170,9 +178,9 @@ def _ask(port: int, request: bytes) -> bytes:
 
 
 @contextmanager
-def gate(server: Server, judge: Callable[[str], Way], patience: int = 20) -> Iterator[Server]:
+def gate(server: Server, judge: Callable[[str], Way], patience: int = 20, attempts: int = 1) -> Iterator[Server]:
     """Yield a proxy of the server; `judge` decides by the first line of a request what happens to it."""
     with _Gate(server.port, judge) as passage:
         Thread(target=passage.serve_forever, args=(0.01,), daemon=True).start()
-        yield Server(passage.server_address[1], patience)
+        yield Server(passage.server_address[1], patience, attempts)
         passage.shutdown()

@@ -62,7 +62,7 @@ class Cluster:
         return [pid for worker in self.workers for pid in _children(worker.pid)]
 
     def submit(self, script: str, arguments: Sequence[str], **settings: str) -> "subprocess.Popen[str]":
-        """Start a driver, whose Python sees the archive only; `settings` have `_` for `.`."""
+        """Start a driver, whose Python sees the archive only; `settings` have `_` for `.`, and `__` for `_`."""
         job = self.place / "job.py"
         job.write_text(script)
         conf = {
@@ -74,7 +74,7 @@ class Cluster:
             "spark.pyspark.python": str(self.python),
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
-            **{name.replace("_", "."): value for name, value in settings.items()},
+            **{name.replace("_", ".").replace("..", "_"): value for name, value in settings.items()},
         }
         cache = os.environ.get("NUMBA_CACHE_DIR")
         if cache is not None:

@@ -1,6 +1,7 @@
 """The tables `stores` and `next_starts`: the documents of `info` and `forecast`, as rows, for every kind of store."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.cli import ExitStatus
 from rmqinspect.forecast.outcome import Verdict
+from rmqinspect.rocksdb.databases import Job
+from rmqinspect.rocksdb.unpack import has_rocksdict, read_apart
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.locks import HOLD, other_process
@@ -41,6 +44,28 @@ def document(run: Run, *words: str | Path) -> dict[str, Any]:
 
 def millis(text: str | None) -> int | None:
     return None if text is None else round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+@pytest.mark.skipif(not has_rocksdict(), reason="needs rocksdict")
+def test_of_queues_in_rocksdb_only_the_ends_are_unpacked(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is the same, also beside a table that needs all of them."""
+    store, asked = oracle.store("broker", "rocksdb-5.4.0"), list[str]()
+
+    def noted(jobs: Sequence[Job], folder: str) -> dict[str, str]:
+        asked.extend(job.reads for job in jobs)
+        return read_apart(jobs, folder)
+
+    monkeypatch.setattr("rmqinspect.rocksdb.unpack.read_apart", noted)
+    (row,) = rows(run, "stores", store)
+    assert "ends" in asked and "queues" not in asked
+    words = ("-o", tmp_path / "lake", "--engine", "local", "--table", "stores")
+    assert run("export", store, *words, "--table", "queue_units")[0] == ExitStatus.DONE
+    assert "queues" in asked
+    (exported,) = pq.read_table(tmp_path / "lake" / "stores").to_pylist()
+    assert exported["queue_units"] == row["queue_units"] > 0
+    assert exported["start_bytes"] == row["start_bytes"] > 0
 
 
 @pytest.mark.parametrize(("family", "name"), sampled(STORES, 16))
