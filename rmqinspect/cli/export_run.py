@@ -6,7 +6,6 @@ The screen of `export`: rows by table, what was left out, what is damaged, one v
 """
 
 import secrets
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +17,7 @@ from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import (
     BodyOptions,
+    CaseOptions,
     LookOptions,
     NamedSourceOptions,
     ReadingOptions,
@@ -75,6 +75,7 @@ class ExportArguments(
     LookOptions,
     NamedSourceOptions,
     ReadingOptions,
+    CaseOptions,
 ):
     """What `export` is asked for."""
 
@@ -440,7 +441,7 @@ class ExportRun:
             self.target.keep()
             return
         packages = ["pyarrow", *(["pyspark"] if engine.name == "spark" else [])]
-        outcome.manifest.run = describe_run(["rmqinspect", *sys.argv[1:]], engine.name, self.started, packages)
+        outcome.manifest.run = describe_run(engine.name, self.started, packages)
         self.target.commit(outcome.manifest, outcome.names)
 
     # --- after ------------------------------------------------------------------------------------

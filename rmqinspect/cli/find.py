@@ -25,6 +25,7 @@ from rmqinspect.cli.session import Session, json_line, with_offsets, write_lines
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec.message_id import split_batch
 from rmqinspect.statuses import SOUND
+from rmqinspect.system.run import with_run
 from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name
@@ -299,7 +300,7 @@ def _document(told: Sequence[_Told], view: "View", *, complete: bool) -> dict[st
             if (messages := answer.messages) is not None:
                 texts = json_objects(messages, view.zone).to_pylist() if messages.num_rows else []
                 answer.row["messages"] = [json.loads(text) for text in texts]
-    return document | {"asked": told[-1].question, "rows": rows, "notes": notes}
+    return with_run(document | {"asked": told[-1].question, "rows": rows, "notes": notes})
 
 
 # --- messages -----------------------------------------------------------------------------------------

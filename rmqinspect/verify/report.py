@@ -11,13 +11,15 @@ every field; a test compares it with the structs here.
 
 import hashlib
 import json
-import platform
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
+
+from msgspec import structs
 
 from rmqinspect.document import Part, means, typed
 from rmqinspect.errors import Unreadable
-from rmqinspect.times import format_micros, format_millis, to_micros
+from rmqinspect.system.run import Run, describe_run
+from rmqinspect.times import format_millis
 from rmqinspect.verify.carry import FORMAT
 from rmqinspect.verify.codes import CODES
 from rmqinspect.verify.custody import Custody, Record, ReportedCustody
@@ -104,16 +106,11 @@ class Input(Part, frozen=True):
     kind: Annotated[str, means("its kind: `segment`, `queue`, `index`, `checkpoint`, … or `other`")]
 
 
-class ReportedRun(Part, frozen=True):
-    """What may differ between two runs on the same files."""
+class ReportedRun(Run, frozen=True, kw_only=True):
+    """What may differ between two runs of `verify` on the same files."""
 
-    tool: Annotated[str, means("`rmqinspect` and its version")]
-    python: Annotated[str, means("Python version")]
     store: Annotated[str, means("the path as given")]
-    arguments: Annotated[list[str], means("the words of the command line")]
     jobs: Annotated[int, means("threads")]
-    started: Annotated[str, means("ISO 8601 in UTC")]
-    ended: Annotated[str, means("ISO 8601 in UTC")]
 
     def __post_init__(self) -> None:
         for name in ("started", "ended"):
@@ -210,16 +207,16 @@ class Report(Part, frozen=True, kw_only=True):
 def report_of(
     result: VerifyResult,
     store: str,
-    started: datetime,
-    arguments: list[str],
     custody: Custody | None = None,
     *,
+    started: datetime | None = None,
     redacted: bool = False,
 ) -> Report:
     """Return the report: verdict, byte account per segment, findings, inputs, and what the run was.
 
     `store` is the path as given; the commands in `next` name it. Without `custody` no later run can be
-    compared with the report, and none can go on from it if it is `redacted`.
+    compared with the report, and none can go on from it if it is `redacted`. `started` is when the run of this store
+    began, if not with the command.
     """
     memory = result.options.memory
     return Report(
@@ -267,13 +264,7 @@ def report_of(
         taken_over=None if memory is None else memory.taken_over(),
         resume=None if redacted or result.interrupted_at is not None else result.resume,
         run=ReportedRun(
-            tool=tool_name(),
-            python=platform.python_version(),
-            store=store,
-            arguments=arguments,
-            jobs=result.options.jobs,
-            started=format_micros(to_micros(started)),
-            ended=format_micros(to_micros(datetime.now(UTC))),
+            **structs.asdict(describe_run(result.store.paths, started)), store=store, jobs=result.options.jobs
         ),
     )
 
