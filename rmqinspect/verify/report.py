@@ -32,6 +32,12 @@ from rmqinspect.version import tool_name
 SCHEMA_VERSION = 1
 """A minor change adds fields at the end, a major one renames."""
 
+# A checksum has no secret. docs/evidence.md has more of it.
+NOT_PROVED = (
+    "that nobody changed the files: a body can be forged with a right checksum. Digests from before (--against), a "
+    "replica (diff), or logs of clients would tell"
+)
+
 _LIMIT = 1 << 63  # of numbers: those of Java and Arrow have 64 bits
 
 # --- its fields -----------------------------------------------------------------------------------------
@@ -193,6 +199,10 @@ class Report(Part, frozen=True, kw_only=True):
             "interrupted"
         ),
     ] = None
+    not_proved: Annotated[
+        list[str] | None,
+        means("what the verdict does not prove, one sentence each; null in reports of earlier versions"),
+    ] = None
     run: Annotated[ReportedRun, means("everything that may differ between two runs on the same files")]
 
     @property
@@ -262,6 +272,7 @@ def report_of(
         interrupted=interruption(result),
         next_start=start_document(result.next_start, result.log_end, result.findings.counts),
         taken_over=None if memory is None else memory.taken_over(),
+        not_proved=[NOT_PROVED],
         resume=None if redacted or result.interrupted_at is not None else result.resume,
         run=ReportedRun(
             **structs.asdict(describe_run(result.store.paths, started)), store=store, jobs=result.options.jobs
