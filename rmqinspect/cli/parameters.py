@@ -99,7 +99,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
 
 
 # The fields that name what is read, and those that name a file that is written.
-_READ, _WRITTEN = ("paths", "a", "b"), ("output", "report", "evidence")
+_READ, _WRITTEN = ("paths", "a", "b", "config", "replica"), ("output", "report", "evidence")
 
 
 def _begin(arguments: object) -> None:
