@@ -84,7 +84,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
         @wraps(command)
         def run(**values: Any) -> Returned:
             arguments = options(**values)
-            _begin(arguments)
+            note_run(arguments)
             if not isinstance(arguments, RemarkOptions):  # it reads no store
                 return command(arguments)
             with compiling_told(quiet=arguments.quiet, verbose=arguments.verbose):
@@ -102,7 +102,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
 _READ, _WRITTEN = ("paths", "a", "b", "config", "replica"), ("output", "report", "evidence")
 
 
-def _begin(arguments: object) -> None:
+def note_run(arguments: object) -> None:
     """Note for `run`, with which every document ends, what a command reads and writes, and whose case it is."""
     from rmqinspect.system import output_file
     from rmqinspect.system.run import begin

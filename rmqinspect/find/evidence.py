@@ -306,9 +306,14 @@ class _Gathered:
                     continue
                 if self._note(file):
                     part = self._bytes(file, unit.position, LAYOUTS[file.kind].sizeof())
-                    queue = unit.topic, unit.queue_id, unit.queue_offset, unit.state, unit.detail
-                    names = ("topic", "queue_id", "queue_offset", "state", "detail")
-                    yield LeadingUnit(**part, **dict(zip(names, queue, strict=True)))
+                    yield LeadingUnit(
+                        **part,
+                        topic=unit.topic,
+                        queue_id=unit.queue_id,
+                        queue_offset=unit.queue_offset,
+                        state=unit.state,
+                        detail=unit.detail,
+                    )
         except Unreadable as error:
             self._unread.append(str(error))
 

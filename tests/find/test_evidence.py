@@ -14,6 +14,7 @@ import pytest
 import rmqinspect.find.evidence
 from rmqinspect.document import page_rows
 from rmqinspect.find.evidence import Evidence
+from rmqinspect.store.digest import sha256_of
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.documents import fields, page_of, table_of
@@ -150,11 +151,10 @@ def test_a_file_that_changes_meanwhile_makes_it_incomplete(
 ) -> None:
     store = tmp_path / "store"
     shutil.copytree(FLIPPED, store)
-    real = rmqinspect.find.evidence.sha256_of
 
     def touching(file: Any) -> str:
         os.utime(file.path)
-        return real(file)
+        return sha256_of(file)
 
     monkeypatch.setattr(rmqinspect.find.evidence, "sha256_of", touching)
     document = evidence(find, tmp_path / "E.json", store, "-k", "B98_1", status=4)
