@@ -7,14 +7,14 @@ queue unit or an index entry that leads to it. A miss is proved as far as it can
 digests of these files, and by what was not. Both are said in `proves` and `does_not_prove`, with no word more than the
 files show. All but `run` is the same in every run on the same files.
 
-A file is hashed once its bytes were taken. If its size or time is another afterwards, the evidence is incomplete.
+A file is hashed once its bytes were taken. If its time is another then than before the search, the evidence is incomplete.
 """
 
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,21 @@ from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.consumequeue.units import LAYOUTS
-from rmqinspect.document import Part, means
 from rmqinspect.errors import BadOption, Unreadable
+from rmqinspect.find.evidence_document import (
+    SCHEMA_VERSION,
+    Evidence,
+    FoundRecord,
+    Gap,
+    HashedFile,
+    LeadingEntry,
+    LeadingUnit,
+    Left,
+    Missed,
+    SearchedAgain,
+    SearchedStore,
+    Stretch,
+)
 from rmqinspect.find.finding import Finding, Miss, Searched
 from rmqinspect.find.queue_units import units_of
 from rmqinspect.find.search import ID, KEY, QUEUE_OFFSET, Scope
@@ -35,146 +48,18 @@ from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.store.digest import sha256_of
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import modified_at, open_file
+from rmqinspect.text import describe_size
 from rmqinspect.times import format_micros, format_nanos
 from rmqinspect.version import tool_name
 
-SCHEMA_VERSION = 1
-MOST_RECORDS = 1000
-"""Records that an evidence has at most: it is about some messages, not about a topic."""
+MOST_RECORDS, MOST_BYTES = 1000, 256 << 20
+"""Records that an evidence has at most, and their bytes: it is about some messages, not about a topic."""
 
 COLUMNS = frozenset({"physical_offset", "topic", "queue_id", "queue_offset", "store_timestamp", "size", "status"})
 """Columns of a hit that are told of it."""
 
 _WINDOW = 1 << 17  # index entries read at a time
 _ENTRY_SIZE: int = IndexEntry.sizeof()
-
-
-# --- its fields -----------------------------------------------------------------------------------------
-
-
-class Bytes(Part, frozen=True, kw_only=True):
-    """Some bytes of a file."""
-
-    file: Annotated[str, means("the file that holds it, by its name in `stores[].files[]`")]
-    position: Annotated[int, means("where it begins in that file, in bytes")]
-    size: Annotated[int, means("bytes")]
-    bytes: Annotated[str, means("the bytes themselves, Base64")]
-    sha256: Annotated[str, means("SHA-256 of these bytes, 64 hex digits")]
-
-
-class LeadingUnit(Bytes, frozen=True, kw_only=True):
-    """A queue unit that leads to a record."""
-
-    topic: Annotated[str, means("of the queue")]
-    queue_id: Annotated[int, means("of the queue")]
-    queue_offset: Annotated[int, means("of the unit")]
-    state: Annotated[str, means("`present`, or `wrong`: it contradicts the record")]
-    detail: Annotated[str, means("what is wrong")]
-
-
-class LeadingEntry(Bytes, frozen=True, kw_only=True):
-    """An index entry that leads to a record."""
-
-    entry: Annotated[int, means("its number in the file, from 1")]
-    key_hash: Annotated[int, means("the hash that it holds")]
-    key: Annotated[str | None, means("the key or id of the record that has this hash; null: none has")]
-
-
-class FoundRecord(Bytes, frozen=True, kw_only=True):
-    """A record that answers the question."""
-
-    store: Annotated[str, means("name of the store")]
-    physical_offset: Annotated[int, means("where it begins in the log")]
-    topic: Annotated[str | None, means("as the record has it")]
-    queue_id: Annotated[int | None, means("as the record has it")]
-    queue_offset: Annotated[int | None, means("as the record has it")]
-    store_timestamp: Annotated[str | None, means("as the record has it, ISO 8601 in UTC")]
-    status: Annotated[str, means("`ok`, or what is wrong with it, as in [messages](tables.md)")]
-    units: Annotated[list[LeadingUnit], means("queue units that lead to it")]
-    entries: Annotated[list[LeadingEntry], means("index entries that lead to it")]
-
-
-class Stretch(Part, frozen=True):
-    """A range of the log that was searched, in one file."""
-
-    file: Annotated[str, means("the segment")]
-    position: Annotated[int, means("where it begins in the file")]
-    size: Annotated[int, means("bytes")]
-    physical_offset: Annotated[int, means("where it begins in the log")]
-
-
-class Left(Part, frozen=True):
-    """A range of the log that was not searched."""
-
-    start: Annotated[int, means("physical offset of its first byte")]
-    end: Annotated[int, means("physical offset behind its last byte")]
-    why: Annotated[str, means("why not")]
-
-
-class Gap(Part, frozen=True):
-    """A searched range that holds no record that can be read."""
-
-    start: Annotated[int, means("physical offset of its first byte")]
-    end: Annotated[int, means("physical offset behind its last byte")]
-
-
-class HashedFile(Part, frozen=True):
-    """A file that something rests on."""
-
-    file: Annotated[str, means("name relative to the store")]
-    size: Annotated[int, means("bytes")]
-    mtime: Annotated[str, means("modification time, ISO 8601 in UTC with nanoseconds")]
-    sha256: Annotated[str | None, means("SHA-256 of its content; null: it could not be read to its end")]
-
-
-class SearchedStore(Part, frozen=True, kw_only=True):
-    """What was read of a store."""
-
-    name: Annotated[str, means("name of the store")]
-    hits: Annotated[int, means("records of it that answer the question")]
-    way: Annotated[str, means("how they were looked for: `by a scan`, `by the index`, …")]
-    log_start: Annotated[int, means("physical offset of the first byte of its log")]
-    log_end: Annotated[int, means("physical offset behind the last byte that was to be searched")]
-    searched: Annotated[list[Stretch], means("what of the log was searched, in the order of the log")]
-    not_searched: Annotated[list[Left], means("what of it was not")]
-    gaps: Annotated[list[Gap], means("what of the searched ranges no record could be read in, and may have held some")]
-    records: Annotated[int, means("records that were read")]
-    statuses: Annotated[
-        dict[str, Annotated[int, means("records with this status")]],
-        means("of these records those that are not sound and could be an answer: compared by what they say now"),
-    ]
-    first_store_timestamp: Annotated[str | None, means("of these records, ISO 8601 in UTC")]
-    last_store_timestamp: Annotated[str | None, means("of these records, ISO 8601 in UTC")]
-    unread: Annotated[list[str], means("what could not be read, one text each")]
-    files: Annotated[list[HashedFile], means("what was searched, and what holds the records and what leads to them")]
-
-
-class Missed(Part, frozen=True):
-    """Why a store has no answer to a question."""
-
-    store: Annotated[str, means("name of the store")]
-    asked: Annotated[str, means("the question, as options")]
-    reading: Annotated[str | None, means("how an id was read; null: there is one way only")]
-    reason: Annotated[str, means("[the reason](find.md#questions)")]
-    text: Annotated[str, means("why it holds")]
-
-
-class Evidence(Part, frozen=True, kw_only=True):
-    """The whole document; `run` follows it."""
-
-    schema_version: Annotated[int, means("of this document: 1")]
-    tool: Annotated[str, means("`rmqinspect` and its version")]
-    complete: Annotated[bool, means("whether all could be read, and no file changed while it was")]
-    question: Annotated[
-        dict[str, Annotated[Any, means("value of the filter of this name")]], means("the filters, all of which hold")
-    ]
-    answer: Annotated[str, means("`FOUND`, `FOUND IN PART`: one of several ids or keys was not, or `NOT FOUND`")]
-    more: Annotated[bool, means("whether `-n` ended the search, so that there may be more records")]
-    records: Annotated[list[FoundRecord], means("in the order in which they were found: by store, then by place")]
-    misses: Annotated[list[Missed], means("for each question without an answer, why each store has none")]
-    stores: Annotated[list[SearchedStore], means("in the order given")]
-    proves: Annotated[list[str], means("what follows from the files, sentences")]
-    does_not_prove: Annotated[list[str], means("what does not, sentences")]
 
 
 # --- gathering them ---------------------------------------------------------------------------------------
@@ -185,6 +70,7 @@ class Hits:
     """The records that are found, as they come: `watch` the stores, `take` the hits; `evidence_of` tells of them."""
 
     rows: list[tuple[Store, dict[str, Any]]] = field(default_factory=list)
+    size: int = 0  # bytes of them
     modified: dict[str, int] = field(default_factory=dict)  # path -> when it was changed last, before it was read
 
     def watch(self, store: Store) -> None:
@@ -201,7 +87,12 @@ class Hits:
         if len(self.rows) + rows.num_rows > MOST_RECORDS:
             raise BadOption(f"--evidence: more than {MOST_RECORDS} records: narrow the question, or give -n")
         told = rows.select([name for name in rows.schema.names if name in COLUMNS])
-        self.rows += ((store, row) for row in told.to_pylist())
+        for row in told.to_pylist():
+            segment = store.segment_at(row["physical_offset"])
+            self.size += 0 if segment is None else min(row["size"] or 0, segment.end - row["physical_offset"])
+            self.rows.append((store, row))
+        if self.size > MOST_BYTES:
+            raise BadOption(f"--evidence: records of more than {describe_size(MOST_BYTES)}: give -n")
 
 
 def evidence_of(finding: Finding, misses: Sequence[Miss], hits: Hits, question: Mapping[str, Any]) -> Evidence:
@@ -354,17 +245,11 @@ class _Gathered:
     def searched(self, searched: Searched, asked: set[str]) -> SearchedStore:
         """Return what was read of the store, with the digests of its files."""
         scope, store = searched.scope, self._store
-        stretches = []
-        for segment in store.segments:
-            for start, end in intersect([(segment.base, segment.end)], list(scope.spans)):
-                self._note(segment)
-                stretches.append(Stretch(segment.name, start - segment.base, end - start, start))
         if scope.pointed:  # what leads to records was searched, too
             for file in store.index_files if asked & {ID, KEY} else ():
                 self._note(file)
             for file in store.queue_files if QUEUE_OFFSET in asked else ():
                 self._note(file)
-        why = "no pointer leads there; --scan reads it" if scope.pointed else "outside of what was asked for"
         second = [one for again in searched.second.values() for one in again.unread]
         return SearchedStore(
             name=store.name,
@@ -372,16 +257,36 @@ class _Gathered:
             way=scope.way,
             log_start=scope.whole[0],
             log_end=scope.whole[1],
-            searched=stretches,
-            not_searched=[Left(start, end, why) for start, end in _rest(scope)],
-            gaps=[Gap(start, end) for start, end in sorted(scope.gaps)],
+            searched=self._stretches(scope),
+            not_searched=_left(scope),
+            gaps=_gaps(scope),
             records=scope.records,
             statuses=dict(sorted(scope.statuses.items())),
             first_store_timestamp=None if scope.first_time is None else format_micros(scope.first_time),
             last_store_timestamp=None if scope.last_time is None else format_micros(scope.last_time),
+            again=[
+                SearchedAgain(
+                    asked=question.text,
+                    way=one.way,
+                    searched=self._stretches(one),
+                    not_searched=_left(one),
+                    gaps=_gaps(one),
+                    records=one.records,
+                )
+                for question, one in searched.second.items()
+            ],
             files=[self._hashed(name) for name in sorted(self._files)],
             unread=list(dict.fromkeys([*scope.unread, *second, *self._unread])),
         )
+
+    def _stretches(self, scope: Scope) -> list[Stretch]:
+        """Return the parts of the segments that were searched."""
+        stretches = []
+        for segment in self._store.segments:
+            for start, end in intersect([(segment.base, segment.end)], list(scope.spans)):
+                self._note(segment)
+                stretches.append(Stretch(segment.name, start - segment.base, end - start, start))
+        return stretches
 
     def _hashed(self, name: str) -> HashedFile:
         file = self._files[name]
@@ -405,6 +310,15 @@ def _hashes(record: ParsedFields) -> dict[int, str]:
     """Return the keys of a record by the hashes that the index has of them."""
     names = [*record.properties.get("KEYS", "").split(" "), record.properties.get("UNIQ_KEY", "")]
     return {index_hash(index_key(record.topic, name, mark)): name for name in names if name for mark in ("", *ID_MARKS)}
+
+
+def _left(scope: Scope) -> list[Left]:
+    why = "no pointer leads there; --scan reads it" if scope.pointed else "outside of what was asked for"
+    return [Left(start, end, why) for start, end in _rest(scope)]
+
+
+def _gaps(scope: Scope) -> list[Gap]:
+    return [Gap(start, end) for start, end in sorted(scope.gaps)]
 
 
 def _rest(scope: Scope) -> list[Span]:
@@ -441,7 +355,8 @@ def _proves(records: Sequence[FoundRecord], misses: Sequence[Miss], stores: Sequ
         )
         yield (
             "No record that begins in the ranges in `searched`, of files with the named SHA-256, answers a question in "
-            f"`misses`{limits}."
+            "`misses`; an id that may be a producer's was looked for as one in those of `again`"
+            f"{limits}."
         )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import rmqinspect.find.evidence
 from rmqinspect.document import page_rows
-from rmqinspect.find.evidence import Evidence
+from rmqinspect.find.evidence_document import Evidence
 from rmqinspect.store.digest import sha256_of
 from tests.support import oracle
 from tests.support.command import Run, runner
@@ -184,3 +184,13 @@ def test_it_is_written_into_no_store_and_over_no_file(find: Run, tmp_path: Path)
         (tmp_path / "there").touch()
         assert find(FLIPPED, "-k", "B98_1", "--evidence", str(target))[0] == 6
     assert not (FLIPPED / "E.json").exists()
+
+
+def test_an_id_of_two_kinds_was_searched_twice(find: Run, tmp_path: Path) -> None:
+    offset_id = "7F00000100005597" + f"{97513 + 1:016X}"  # no record begins there
+    document = evidence(find, tmp_path / "E.json", FLIPPED, "--id", offset_id, "--scan", status=5)
+    (one,) = document["stores"]
+    assert {miss["reading"] for miss in document["misses"]} == {"offset msg id", "msg id"}
+    (again,) = one["again"]
+    assert again["asked"] == f"--id {offset_id}"
+    assert sum(part["size"] for part in again["searched"]) == one["log_end"] - one["log_start"]
