@@ -7,7 +7,8 @@ queue unit or an index entry that leads to it. A miss is proved as far as it can
 digests of these files, and by what was not. Both are said in `proves` and `does_not_prove`, with no word more than the
 files show. All but `run` is the same in every run on the same files.
 
-A file is hashed once its bytes were taken. If its time is another then than before the search, the evidence is incomplete.
+A file is hashed once its bytes were taken. If its time is then another than before the search, the evidence is
+incomplete.
 """
 
 import base64
