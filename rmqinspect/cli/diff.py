@@ -46,6 +46,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.system.run import with_run
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.text import count, describe_offset, describe_size, escape_json, group_digits
@@ -115,7 +116,7 @@ def command(arguments: DiffArguments) -> int:
 def _print(outcome: DiffResult, names: Sequence[str], format_: str, arguments: DiffArguments) -> None:
     evidence = tuple(path for store in outcome.stores for path in store.paths)
     if format_ == "json":
-        document = json.dumps(diff_document(outcome, names), ensure_ascii=False, indent=1)
+        document = json.dumps(with_run(diff_document(outcome, names)), ensure_ascii=False, indent=1)
         with printed_to(arguments.output, evidence):
             click.echo("\n".join(map(escape_json, document.split("\n"))))
     elif format_ != "table" or arguments.output:

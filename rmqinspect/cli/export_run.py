@@ -5,7 +5,7 @@ The options of `export`.
 
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from rmqinspect.cli.export_screen import bad_statuses, lost_ranges, screen
 from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import (
     BodyOptions,
+    CaseOptions,
     LookOptions,
     NamedSourceOptions,
     ReadingOptions,
@@ -75,6 +76,7 @@ class ExportArguments(
     LookOptions,
     NamedSourceOptions,
     ReadingOptions,
+    CaseOptions,
 ):
     """What `export` is asked for."""
 
@@ -356,7 +358,7 @@ class ExportRun:
             self.target.keep()
             return
         packages = ["pyarrow", *(["pyspark"] if engine.name == "spark" else [])]
-        outcome.manifest.run = describe_run(["rmqinspect", *sys.argv[1:]], engine.name, self.started, packages)
+        outcome.manifest.run = describe_run(engine.name, self.started, packages)
         self.target.commit(outcome.manifest, outcome.names)
 
     # --- after ------------------------------------------------------------------------------------

@@ -22,10 +22,12 @@ from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
 from rmqinspect.cli.parameters import TEXT, option, release_option, takes
 from rmqinspect.cli.selection import SelectionOptions, TraceOptions, read_selection, read_time
-from rmqinspect.cli.session import Session, json_line, with_offsets, write_lines
+from rmqinspect.cli.session import Session, json_line, refuse_early, with_offsets, write_document, write_lines
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec.message_id import split_batch
+from rmqinspect.document import as_object
 from rmqinspect.statuses import SOUND
+from rmqinspect.system.run import with_run
 from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name
@@ -300,7 +302,7 @@ def _document(told: Sequence[_Told], view: "View", *, complete: bool) -> dict[st
             if (messages := answer.messages) is not None:
                 texts = json_objects(messages, view.zone).to_pylist() if messages.num_rows else []
                 answer.row["messages"] = [json.loads(text) for text in texts]
-    return document | {"asked": told[-1].question, "rows": rows, "notes": notes}
+    return with_run(document | {"asked": told[-1].question, "rows": rows, "notes": notes})
 
 
 # --- messages -----------------------------------------------------------------------------------------
@@ -309,6 +311,13 @@ def _document(told: Sequence[_Told], view: "View", *, complete: bool) -> dict[st
 @dataclass(frozen=True, kw_only=True)
 class FindArguments(NamedSourceOptions, QuestionOptions, TraceOptions):
     """What `find` is asked for."""
+
+    evidence: str | None = option(
+        "--evidence",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Write FILE as JSON: records with their bytes, what leads to them, what was searched, digests.",
+    )
 
     life: bool | None = option(
         "--life/--no-life",
@@ -339,6 +348,8 @@ def command(arguments: FindArguments) -> int:
     format_ = choose_format(arguments)
     refuse_unfit(arguments, format_)
 
+    if arguments.evidence and (arguments.asks_broker or arguments.redact is not None):
+        raise click.UsageError("--evidence is about records, and has their bytes: not with --pull or --redact.")
     selection = read_selection(arguments)
     ids = tuple(dict.fromkeys(one for text in selection.ids for one in split_batch(text) or [text]))
     selection = replace(selection, ids=ids, keys_name_ids=True)
@@ -354,6 +365,8 @@ def command(arguments: FindArguments) -> int:
 def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selection", format_: str) -> int:
     """Print the messages of stores that a selection chooses, and why there are none; return the exit status."""
     from rmqinspect.cli.find_screen import Lives, open_sink
+    from rmqinspect.export.request import filters
+    from rmqinspect.find.evidence import Hits, evidence_of
     from rmqinspect.find.finding import Finding
     from rmqinspect.tables.log import MESSAGES_TABLE
 
@@ -363,11 +376,16 @@ def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selec
         open_sink(format_, plan, session.evidence, session.progress) as sink,
     ):
         progress = session.progress
+        refuse_early(arguments.evidence, session.evidence)
+        proof = Hits()
         ways = ", ".join(dict.fromkeys("by a scan" if one.look_up is None else one.look_up.way for one in plan.reads))
         session.announce(f": {ways}. Cheaper: --id, -k, --queue-offset with -t and --queue, or --since and --until")
         # What is lost is another question in each store: only the targets have it.
         asked = replace(selection, lost_at_start=None)
-        finding = Finding(list(_targets(plan, session)), asked, arguments.limit, arguments.redact)
+        targets = list(_targets(plan, session))
+        for target in targets if arguments.evidence else ():
+            proof.watch(target.store)
+        finding = Finding(targets, asked, arguments.limit, arguments.redact)
         life = arguments.life if format_ in ("table", "json") else False
         lives = Lives(
             life,
@@ -381,6 +399,8 @@ def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selec
                 progress.clear()  # stdout and stderr may be the same terminal
                 sink.take(store, rows)
                 lives.take(store, rows)
+                if arguments.evidence:
+                    proof.take(store, rows)
         misses = list(finding.misses())
         for line in _remarks(finding, plan):
             progress.remark(line)
@@ -390,11 +410,18 @@ def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selec
             progress.remark(line)
         for line in lives.unread:
             progress.complain(line)
-    return exit_status(arguments.fail_on, damaged=finding.bad_hits, unread=finding.unread, missed=finding.unanswered)
+        unread = finding.unread
+        if arguments.evidence:
+            written = evidence_of(finding, misses, proof, filters(asked))
+            unread = unread or ([] if written.complete else ["changed, or could not be read again"])
+            digest = write_document(with_run(as_object(written)), arguments.evidence, session.evidence)
+            progress.remark(f"{arguments.evidence}  sha256 {digest}")
+    return exit_status(arguments.fail_on, damaged=finding.bad_hits, unread=unread, missed=finding.unanswered)
 
 
 def _targets(plan: RowsPlan, session: Session) -> "Iterator[Target]":
     """Yield what is searched; what is unpacked from RocksDB exists until the session ends."""
+    from rmqinspect.find.evidence import COLUMNS
     from rmqinspect.find.finding import Target
     from rmqinspect.find.life import LIFE_DATABASES
     from rmqinspect.tables.sources import range_to_read
@@ -412,7 +439,7 @@ def _targets(plan: RowsPlan, session: Session) -> "Iterator[Target]":
             named=read.selection.named,
             raw_body=arguments.raw_body,
             max_body=arguments.max_body,
-            columns=plan.wanted | {"physical_offset"},
+            columns=plan.wanted | {"physical_offset"} | (COLUMNS if arguments.evidence else frozenset()),
         )
         look_up = None if plan.scan else read.look_up
         yield Target(store, read.selection, look_up, request, (*session.unread[told:], *read.unread))

@@ -24,6 +24,7 @@ from rmqinspect.output import SCHEMA_VERSION, View, Writer, open_destination, op
 from rmqinspect.output.rows import json_objects
 from rmqinspect.output.screen import ScreenTable
 from rmqinspect.store.model import Store
+from rmqinspect.system.run import with_run
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.sources import unread_places
 from rmqinspect.text import count, group_digits
@@ -320,7 +321,7 @@ class _Document:
         self._end({"complete": False, "more": False})
 
     def _end(self, tail: dict[str, Any]) -> None:
-        write_lines(self._out, f"{'' if self._empty else chr(10)}], {json_line(tail)[1:]}")
+        write_lines(self._out, f"{'' if self._empty else chr(10)}], {json_line(with_run(tail))[1:]}")
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:

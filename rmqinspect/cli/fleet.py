@@ -18,6 +18,7 @@ import click
 from rmqinspect.cli import ExitStatus, status_of, worst_status
 from rmqinspect.cli.options import FleetOptions, count_jobs
 from rmqinspect.cli.pager import as_answer
+from rmqinspect.cli.parameters import note_run
 from rmqinspect.cli.session import document_of, json_line
 from rmqinspect.cli.terminal import Progress, Screen, columns, interrupt_no_more, interrupted_once, line_width
 from rmqinspect.commands import fill_command, quote_path
@@ -105,8 +106,10 @@ def _ask(ask: Callable[[Options, Given], Answer], options: Options, given: Given
 
     :raises BadOption: the options are of no use.
     """
+    alone = replace(options, paths=given.paths)
+    note_run(alone)  # each store has a run of its own
     try:
-        return ask(replace(options, paths=given.paths), given)
+        return ask(alone, given)
     except click.ClickException as error:
         raise BadOption(error.format_message()) from error
 

@@ -43,6 +43,7 @@ from rmqinspect.forecast.outcome import (
 )
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import METRICS_HEAD
+from rmqinspect.system.run import with_run
 from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, group_digits
 from rmqinspect.times import format_millis
@@ -292,7 +293,7 @@ def _ask(format_: str, arguments: ForecastArguments, given: "Given") -> "Answer"
 
     store = given.open(**arguments.opening)
     found = _told(store, arguments)
-    told = document(found, arguments.zone, partial(_saving, found, arguments))
+    told = with_run(document(found, arguments.zone, partial(_saving, found, arguments)))
     row = row_of_forecast(store.name, store, found, told)
     samples: list[Sample] = []
     if format_ == "openmetrics":
@@ -354,7 +355,7 @@ def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
         from rmqinspect.forecast.document import document
 
         saving = partial(_saving, forecast, arguments)
-        click.echo(json_line(document(forecast, arguments.zone, saving, _listing(arguments))))
+        click.echo(json_line(with_run(document(forecast, arguments.zone, saving, _listing(arguments)))))
         return
     colour = use_colour(arguments.color, arguments.output)
     print_lines(_lines(forecast, store, arguments), colour=colour)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqinspect.cli.options import CaseOptions
 from rmqinspect.cli.parameters import option
 from rmqinspect.system.uri import shown
 from rmqinspect.text import group_digits
@@ -20,7 +21,7 @@ LISTED = 6  # files and notes that are named; the others are counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewStoreOptions:
+class NewStoreOptions(CaseOptions):
     """A new store, and how the evidence comes into it."""
 
     output: str = option(
@@ -64,4 +65,4 @@ def proof_lines(
         return []
     if redact is not None:
         proof.findings.rows[:] = redact_findings(proof.findings.rows, redact)
-    return screen(report_of(proof, shown(target), started, [], None), "", look)
+    return screen(report_of(proof, shown(target), started=started), "", look)

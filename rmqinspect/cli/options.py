@@ -263,11 +263,22 @@ class TalkOptions(RemarkOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileOptions:
+class CaseOptions:
+    """What a document says of itself, in its object `run`."""
+
+    case: str | None = option("--case", metavar="TEXT", help="Name the case in the documents that are written.")
+    examiner: str | None = option("--examiner", metavar="TEXT", help="Name the examiner in them, too.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(CaseOptions):
     """Where the output goes."""
 
     output: str | None = option(
         "-o", "--output", type=click.Path(dir_okay=False), help="Write a new file; it appears when it is complete."
+    )
+    sums: bool = option(
+        "--sums", is_flag=True, help="Write FILE.sha256 beside each file that is written, for sha256sum -c."
     )
 
 

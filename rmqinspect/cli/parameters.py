@@ -85,6 +85,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
         @wraps(command)
         def run(**values: Any) -> Returned:
             arguments = options(**values)
+            note_run(arguments)
             if getattr(arguments, "output", None) not in (None, "-"):
                 go_without()  # what is printed beside a file is short, or goes on for long
             if not isinstance(arguments, RemarkOptions):  # it reads no store
@@ -98,6 +99,28 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
         return decorated
 
     return decorate
+
+
+# The fields that name what is read, and those that name a file that is written.
+_READ, _WRITTEN = ("paths", "a", "b", "config", "replica"), ("output", "report", "evidence")
+
+
+def note_run(arguments: object) -> None:
+    """Note for `run`, with which every document ends, what a command reads and writes, and whose case it is."""
+    from rmqinspect.system import output_file
+    from rmqinspect.system.run import begin
+
+    output_file.writes_sums = bool(getattr(arguments, "sums", False))
+    given = [value for name in _READ if (value := getattr(arguments, name, None))]
+    written = [value for name in _WRITTEN if (value := getattr(arguments, name, None))]
+    paths = [path for value in given for path in ((value,) if isinstance(value, str) else value)]
+    begin(
+        [_without_name(path) for path in paths],
+        [path for path in written if path != "-"],
+        case=getattr(arguments, "case", None),
+        examiner=getattr(arguments, "examiner", None),
+        redacted=getattr(arguments, "redact", None) is not None,
+    )
 
 
 def _parameters(options: type) -> Iterator[tuple[str, Callable[[str], Any]]]:

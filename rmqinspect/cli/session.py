@@ -6,6 +6,7 @@ with Session(arguments, stores, size) as session, printed_to(arguments.output, s
 return session.status(damaged=session.gaps, missed=tell_unmatched(selection, session.progress))
 """
 
+import hashlib
 import json
 import os
 import re
@@ -31,6 +32,7 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_selection
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.errors import Refused, Unreadable
+from rmqinspect.system.run import with_run
 from rmqinspect.text import describe_size, escape_json
 from rmqinspect.version import tool_name
 
@@ -216,13 +218,14 @@ def refuse_early(path: str | None, evidence: Sequence[str], *, replaces: bytes =
     :raises Refused: the file exists, or lies inside the evidence.
     """
     from rmqinspect.store.outside import refuse_inside
-    from rmqinspect.system.output_file import local_file, may_replace
+    from rmqinspect.system.output_file import local_file, may_replace, sums_path
 
     if path not in (None, "-"):
         path = local_file(path)
         refuse_inside(path, evidence)
         if os.path.isfile(path) and not may_replace(path, replaces):
             raise Refused(f"{path}: exists already; nothing is overwritten")
+        sums_path(path)
 
 
 @contextmanager
@@ -248,13 +251,26 @@ def json_line(document: Mapping[str, Any]) -> str:
 
 
 def document_of(*, complete: bool = True, **parts: Any) -> dict[str, Any]:
-    """Return a JSON document: its head, then `parts`."""
-    return {"schema_version": 1, "tool": tool_name(), "complete": complete, **parts}
+    """Return a JSON document: its head, then `parts`, and the run."""
+    return with_run({"schema_version": 1, "tool": tool_name(), "complete": complete, **parts})
 
 
 def print_document(*, complete: bool = True, **parts: Any) -> None:
-    """Print one JSON document in a line: its head, then `parts`."""
+    """Print one JSON document in a line: its head, then `parts`, and the run."""
     click.echo(json_line(document_of(complete=complete, **parts)))
+
+
+def write_document(document: Mapping[str, Any], path: str, evidence: Sequence[str]) -> str:
+    """Write a JSON document, one value a line, to a new file, and return its digest.
+
+    :raises Refused: the file exists, lies inside the evidence, or cannot be written.
+    """
+    from rmqinspect.output import open_destination
+
+    raw = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
+    with open_destination(path, evidence) as out:
+        out.write(raw)
+    return hashlib.sha256(raw).hexdigest()
 
 
 def write_lines(out: "Out", *lines: str) -> None:

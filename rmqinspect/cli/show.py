@@ -1,7 +1,9 @@
 """`rmqinspect show`: one record, every byte of it explained."""
 
 import base64
+import hashlib
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +22,7 @@ from rmqinspect.cli.options import (
     VerdictOptions,
     use_colour,
 )
-from rmqinspect.cli.parameters import RemarkOptions, argument, option, takes
+from rmqinspect.cli.parameters import RemarkOptions, argument, option, parsed_by, takes
 from rmqinspect.cli.session import document_format, print_document, print_lines, printed_to
 from rmqinspect.cli.terminal import Screen, fold, line_width, pad, print_remark
 from rmqinspect.codec import message_id as ids
@@ -30,7 +32,8 @@ from rmqinspect.show.offset import Inspected, inspect_offset
 from rmqinspect.show.record import hex_lines
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
-from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, escape_bytes
+from rmqinspect.store.reader import open_file
+from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, escape_bytes, parse_size
 
 _SCREEN = Screen(indent=14, cut=True)
 _MOST_NAMED = 8  # of several records that an answer has
@@ -60,6 +63,15 @@ class ShowArguments(
     queue_offset: int | None = option(
         "--queue-offset", type=click.IntRange(0, 2**63 - 2), metavar="N", help="Logical offset in the queue."
     )
+    raw: bool = option(
+        "--raw", is_flag=True, help="Write its bytes as they lie in the log, and nothing else; their SHA-256 on stderr."
+    )
+    size: int | None = option(
+        "--size",
+        metavar="SIZE",
+        callback=parsed_by(parse_size),
+        help="With --raw: so many bytes from the offset on, whatever lies there.",
+    )
     body: str | None = option(
         "--body",
         type=click.Choice(["full", "preview", "none"]),
@@ -81,13 +93,17 @@ def command(arguments: ShowArguments) -> int:
       rmqinspect show STORE --at 97187
       rmqinspect show STORE -k ORDER-1001
       rmqinspect show STORE -t orders --queue 3 --queue-offset 12
+      rmqinspect show STORE --at 97187 --raw -o record.bin
     """
+    _refuse_unfit(arguments)
     place = _parse_place(arguments)
     store = open_store(arguments.paths, **arguments.opening)
     asked, identity = place if place is not None else (_find_one(store, arguments), None)
     found = inspect_offset(
         store, asked, identity, raw_body=arguments.raw_body, max_body=arguments.max_body, zone=arguments.zone
     )
+    if arguments.raw:
+        return _write_raw(store, found, arguments)
     if arguments.redact is not None:
         from rmqinspect.show.offset import redact_record
 
@@ -103,6 +119,47 @@ def command(arguments: ShowArguments) -> int:
     if found.spot.kind == "zeros":
         return ExitStatus.NOTHING_FOUND
     return ExitStatus.DAMAGE if found.damaged and arguments.fail_on != "never" else ExitStatus.DONE
+
+
+def _refuse_unfit(arguments: ShowArguments) -> None:
+    """Refuse options that do not fit the bytes alone, or belong to them.
+
+    :raises click.UsageError: there are some.
+    """
+    if arguments.raw and (arguments.redact is not None or arguments.format or arguments.body):
+        raise click.UsageError("--raw writes the bytes as they are: not with --redact, -f or --body.")
+    if arguments.size is not None and not arguments.raw:
+        raise click.UsageError("--size belongs to --raw.")
+    if arguments.raw and arguments.output in (None, "-") and sys.stdout.isatty():
+        raise click.UsageError("--raw is not for a terminal: give -o PATH, or a pipe.")
+
+
+def _write_raw(store: Store, found: Inspected, arguments: ShowArguments) -> ExitStatus:
+    """Write the bytes of what was found as they lie in the log, with `--size` those from the offset on.
+
+    The status is that of the bytes: whether all could be written, not whether they are a sound record.
+
+    :raises click.UsageError: nothing proves where it ends, or the file ends before that.
+    """
+    from rmqinspect.output import open_destination
+
+    spot = found.spot
+    start = spot.start if arguments.size is None else found.asked
+    end = spot.end if arguments.size is None else found.asked + arguments.size
+    if end is None:
+        raise click.UsageError(f"{_KINDS.get(spot.kind, spot.kind)}: nothing proves where it ends; give --size.")
+    position, size = start - spot.segment.base, end - start
+    with open_file(spot.segment) as reader:
+        raw = reader.read(position, size)
+    if len(raw) < size:
+        raise click.UsageError(f"{spot.segment.name} ends {count(size - len(raw), 'byte')} earlier.")
+    with open_destination(arguments.output, store.paths) as out:
+        out.write(raw)
+    if not arguments.quiet:
+        digest = hashlib.sha256(raw).hexdigest()
+        where = f"{spot.segment.name} at {describe_offset(position)}, {count(size, 'byte')}"
+        print_remark(f"{_KINDS.get(spot.kind, spot.kind)} at {describe_offset(start)}: {where}, sha256 {digest}")
+    return ExitStatus.DONE
 
 
 def _parse_place(arguments: ShowArguments) -> tuple[int, ids.OffsetId | None] | None:

@@ -8,16 +8,13 @@ The sequence of a run, each step interruptible by Ctrl-C without losing the verd
 Results come from `verify.run`; this module announces, prints and writes them.
 """
 
-import hashlib
-import json
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,7 +27,7 @@ from rmqinspect.cli.options import (
     given_stores,
 )
 from rmqinspect.cli.parameters import option, release_option, takes
-from rmqinspect.cli.session import refuse_early, tell_broker
+from rmqinspect.cli.session import refuse_early, tell_broker, write_document
 from rmqinspect.cli.terminal import (
     LONG_READ,
     Progress,
@@ -55,12 +52,12 @@ from rmqinspect.fleet.given import Given
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import Store
-from rmqinspect.system.output_file import METRICS_HEAD
-from rmqinspect.system.uri import shown, without_secrets
+from rmqinspect.system.output_file import METRICS_HEAD, SUMS
+from rmqinspect.system.uri import shown
 from rmqinspect.system.workers import read_bound
 from rmqinspect.text import count, describe_duration, describe_size, escape
 from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
-from rmqinspect.verify.custody import ALGORITHM, Custody, Watch
+from rmqinspect.verify.custody import ALGORITHM, Custody, Watch, sums_of
 from rmqinspect.verify.findings import redact_findings
 from rmqinspect.verify.next_start import next_start, start_words
 from rmqinspect.verify.report import Report, report_of
@@ -79,6 +76,7 @@ if TYPE_CHECKING:
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.output.openmetrics import Sample
 
+_FILES = f".files{SUMS}"  # what the name of the list of files ends in
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
 _WHY = {
     "quick": "the last segment with records, and the preallocated ones after it",
@@ -209,11 +207,22 @@ def command(arguments: VerifyArguments) -> int:
                 line = SCREEN.line("VERDICT", f"{told} {arguments.level}")
                 click.echo(line, err=arguments.format not in (None, "table"))
             return ExitStatus.INTERRUPTED
-        digest = write_report(as_object(report), arguments.report, store.paths) if arguments.report else None
+        digest = write_document(as_object(report), arguments.report, store.paths) if arguments.report else None
+        if arguments.report and arguments.hash and arguments.sums:
+            _write_sums_of_files(report, arguments.report, store)
     print_report(report, arguments.report or "", format_, arguments, evidence=store.paths)
     if arguments.report and digest and not arguments.quiet:
         click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)
     return status_of_report(report, arguments.fail_on)
+
+
+def _write_sums_of_files(report: Report, path: str, store: Store) -> None:
+    """Write the digests of the files of the store beside the report, as `sha256sum -c` takes them."""
+    from rmqinspect.output import open_destination
+
+    if report.custody is not None and (lines := sums_of(report.custody, store.paths)):
+        with open_destination(f"{path}{_FILES}", store.paths) as out:
+            out.write(lines)
 
 
 def checked(arguments: VerifyArguments, given: Given, copies: ExitStack) -> tuple[Report, Store]:
@@ -237,8 +246,7 @@ def checked(arguments: VerifyArguments, given: Given, copies: ExitStack) -> tupl
     if arguments.redact is not None:
         outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
     # The store may be a folder inside the path: print the path that was given.
-    words = [without_secrets(argument) for argument in sys.argv[1:]]
-    return report_of(outcome, name_of(given.paths, listed), started, words, custody, redacted=redacted), store
+    return report_of(outcome, name_of(given.paths, listed), custody, started=started, redacted=redacted), store
 
 
 def _open(arguments: VerifyArguments, given: Given) -> tuple[Store, Watch | None]:
@@ -248,6 +256,7 @@ def _open(arguments: VerifyArguments, given: Given) -> tuple[Store, Watch | None
         raise NotAStore(f"{name_of(given.paths, store)}: contains nothing to verify by itself: give the whole store")
     if arguments.report:
         refuse_early(arguments.report, store.paths)
+        refuse_early(f"{arguments.report}{_FILES}" if arguments.hash and arguments.sums else None, store.paths)
     replaces = METRICS_HEAD if choose_format(arguments) == "openmetrics" else b""
     refuse_early(arguments.output, store.paths, replaces=replaces)
     return store, Watch(store) if arguments.report or arguments.since else None
@@ -347,16 +356,6 @@ def _check_quickly(
     return outcome, False
 
 
-def write_report(report: Mapping[str, Any], path: str, evidence: Sequence[str]) -> str:
-    """Write the document of a report, or of several, and return its digest."""
-    from rmqinspect.output import open_destination
-
-    raw = (json.dumps(report, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
-    with open_destination(path, evidence) as out:
-        out.write(raw)
-    return hashlib.sha256(raw).hexdigest()
-
-
 # --- of several stores ----------------------------------------------------------------------------
 
 
@@ -377,7 +376,7 @@ def _tell_several(arguments: VerifyArguments, given: Sequence[Given], format_: s
     refuse_early(arguments.output, evidence, replaces=METRICS_HEAD if format_ == "openmetrics" else b"")
     wants_rows = format_ not in ("table", "openmetrics") or (arguments.output is not None and format_ == "table")
     answers = ask_each(arguments, given, partial(_ask, wants_rows, format_ == "openmetrics"))
-    digest = write_report(fleet_document(answers), arguments.report, evidence) if arguments.report else None
+    digest = write_document(fleet_document(answers), arguments.report, evidence) if arguments.report else None
     print_several(answers, command_about("verify", arguments, given), format_, arguments, evidence)
     if arguments.report and digest and not arguments.quiet:
         click.echo(f"{escape(arguments.report)}  sha256 {digest}", err=True)

@@ -317,6 +317,7 @@ def _rest(report: Report, path: str) -> Iterator[str]:
     yield from SCREEN.rows("not given", report.not_given or "")
     if report.custody is not None and report.custody.algorithm:
         yield from _custody_lines(report.custody, path)
+        yield from SCREEN.several("not proved", report.not_proved or ())
         yield from SCREEN.rows("run", f"{report.run.tool}, {_span(report.run)}, arguments in the report")
 
 

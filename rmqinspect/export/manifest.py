@@ -17,11 +17,13 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from rmqinspect.document import as_object
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.output import SCHEMA_VERSION
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.system.uri import shown, without_secrets
+from rmqinspect.system import run as system_run
+from rmqinspect.system.uri import shown
 from rmqinspect.version import tool_name
 
 MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
@@ -290,10 +292,12 @@ def cut_segments(store: Store, known: ExportedStore) -> list[int]:
 # --- the object `run` ------------------------------------------------------------------------------
 
 
-def describe_run(arguments: Sequence[str], engine: str, started: datetime, packages: Sequence[str]) -> dict[str, Any]:
-    """Return the object `run`: command line, engine, times, versions."""
+def describe_run(engine: str, started: datetime, packages: Sequence[str]) -> dict[str, Any]:
+    """Return the object `run`: that of all documents, and the command line in one, engine, times and versions."""
+    own = system_run.describe_run()
     return {
-        "command": shlex.join(map(without_secrets, arguments)),
+        **as_object(own),
+        "command": shlex.join(["rmqinspect", *own.arguments]),
         "engine": engine,
         "started": started.isoformat(timespec="milliseconds"),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -246,6 +246,7 @@ def listed_fields() -> Iterator[Row]:
     yield from page_rows(Head)
     yield from page_rows(OutcomePart)
     yield Row(f"{VERSIONS}[]", "object", "where releases differ: the fields above from `verdict` on, for each outcome")
+    yield Row("run", "object", "[who, where and with what](report.md#the-run)")
 
 
 # --- their values -------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqinspect.output.writer import SCHEMA_VERSION, Out, View, Writer, split_batch
+from rmqinspect.system.run import with_run
 from rmqinspect.text import HOSTILE_RE2, escape, escape_json, is_utf8
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
@@ -325,7 +326,7 @@ class JsonLines(Writer):
 
 
 class JsonDocument(Writer):
-    """One JSON object with the rows as a list, followed by `complete` and `more`."""
+    """One JSON object with the rows as a list, followed by `complete`, `more` and `run`."""
 
     def __init__(self, schema: pa.Schema, out: Out, view: View) -> None:
         super().__init__(schema, out, view)
@@ -343,8 +344,8 @@ class JsonDocument(Writer):
         self._empty = self._empty and not batch.num_rows
 
     def finish(self) -> None:
-        """Close the list and add `complete` and `more`."""
-        tail = json.dumps({"complete": self.complete, "more": self.more}, separators=(",", ":"))
+        """Close the list and add `complete`, `more` and the run."""
+        tail = json.dumps(with_run({"complete": self.complete, "more": self.more}), separators=(",", ":"))
         self.out.write(f"{'' if self._empty else chr(10)}],{tail[1:]}\n".encode())
 
 

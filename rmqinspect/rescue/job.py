@@ -21,6 +21,7 @@ from rmqinspect.broker.delays import DEFAULT_LEVELS, level_delay
 from rmqinspect.broker.version_estimate import YOUNGEST, estimate_version
 from rmqinspect.commands import SALVAGE, fill_command
 from rmqinspect.consumequeue.bounds import last_places
+from rmqinspect.document import as_object
 from rmqinspect.errors import DamageFound, NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.forecast.settings import BATCH_TYPE, settings_of, topic_types
@@ -36,6 +37,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import allocated_size, running_broker
 from rmqinspect.system import uri
+from rmqinspect.system.run import describe_run
 from rmqinspect.text import count
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.codes import BY_CODE
@@ -206,6 +208,7 @@ class RebuildJob:
             notes=rebuilt.notes,
             verdict=proof.verdict,
             next_start=verdict_line(start) if start is not None else "",
+            run=as_object(describe_run()),
         )
         holds = not proof.damage and proof.complete and start is not None and start.worst.verdict is Verdict.SAFE
         return Result(receipt, proof, holds)

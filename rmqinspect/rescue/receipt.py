@@ -6,7 +6,7 @@ It holds names of files and topics, offsets, sizes and times: no body, key, tag,
 """
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 from rmqinspect.document import Part, as_object, means
 
@@ -76,6 +76,9 @@ class Geometry(Part, frozen=True):
     index_entries: Annotated[int, means("entries that an index file has room for")]
 
 
+RUN = "[who, where and with what](report.md#the-run)"
+
+
 class Head(Part, frozen=True):
     """What every receipt begins with."""
 
@@ -102,6 +105,7 @@ class Receipt(Head, frozen=True):
     notes: Annotated[list[str], means("what differs from what a broker would have written, sentences")]
     verdict: Annotated[str, means("of `verify --level deep` of the new store")]
     next_start: Annotated[str, means("of `forecast` of the new store, for `broker_version`")]
+    run: Annotated[dict[str, Any], means(RUN)]
 
 
 def as_json(receipt: Head) -> bytes:

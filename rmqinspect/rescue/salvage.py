@@ -25,6 +25,7 @@ import numpy as np
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
+from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
@@ -53,6 +54,7 @@ from rmqinspect.store.model import CarvedSegment, Segment, Store
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
 from rmqinspect.system.output_file import as_refusal
+from rmqinspect.system.run import describe_run
 from rmqinspect.text import count, group_digits
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.custody import Watch
@@ -446,6 +448,7 @@ class SalvageJob(FilesJob):
             notes=[*self._notes, *([] if rebuilt is None else rebuilt.notes)],
             verdict=None if proof is None else proof.verdict,
             next_start=None if start is None else verdict_line(start),
+            run=as_object(describe_run()),
         )
 
     @staticmethod

@@ -6,10 +6,10 @@ field the bytes before and after, of a body the one that was changed.
 `docs/salvage.md` has a row for each field.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from rmqinspect.document import Part, means
-from rmqinspect.rescue.receipt import Brought, Derived, Head, LeftOut
+from rmqinspect.rescue.receipt import RUN, Brought, Derived, Head, LeftOut
 
 
 class SourceRow(Part, frozen=True):
@@ -103,3 +103,4 @@ class SalvageReceipt(Head, frozen=True):
     notes: Annotated[list[str], means("sentences")]
     verdict: Annotated[str | None, means("of `verify --level deep` of the new store; null with `--dry-run`")]
     next_start: Annotated[str | None, means("of `forecast` of it, for `broker_version`; null with `--dry-run`")]
+    run: Annotated[dict[str, Any], means(RUN)]

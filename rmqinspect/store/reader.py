@@ -1,9 +1,10 @@
 """Positional reads of evidence files, local or remote. Nothing else opens evidence.
 
-Files are opened read-only and without following links. Under `--read-rate` every read goes through
-`_read_gently`, which keeps the rate and leaves the page cache as it was: it first takes what is
-cached (RWF_NOWAIT), reads the rest, and drops the pages it brought in. For that to work the kernel
-must not read ahead (POSIX_FADV_RANDOM).
+Files are opened read-only, without following links, and with O_NOATIME where that is allowed
+(`filesystem.open_evidence`). Under `--read-rate` every read goes through `_read_gently`, which keeps
+the rate and leaves the page cache as it was: it first takes what is cached (RWF_NOWAIT), reads the
+rest, and drops the pages it brought in. For that to work the kernel must not read ahead
+(POSIX_FADV_RANDOM).
 
 Also which process holds the lock of a store, which only an open file tells.
 """
@@ -44,8 +45,7 @@ class FileReader:
     def __init__(self, file: StoreFile) -> None:
         self.file = file
         try:
-            # O_NONBLOCK: opening a FIFO must not block.
-            self._fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+            self._fd = filesystem.open_evidence(file.path)
         except OSError as error:
             raise Unreadable(f"{file.name}: {_why_not_opened(file.path, error)}", file.name) from error
         status = os.fstat(self._fd)

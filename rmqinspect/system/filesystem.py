@@ -4,6 +4,7 @@ Local paths go straight to `os`, without importing Arrow. URIs go to `remote`, w
 types and raises the same errors as `os`, except that a failing network is `errors.Unreachable`.
 """
 
+import errno
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 evidence: set[str] = set()
 """Folders of this machine that evidence was read from, and paths that were given as such; links resolved."""
 
+opened: set[str] = set()
+"""How files of the evidence were opened in this run: `_KEPT`, `_TOUCHED`."""
+
+_KEPT, _TOUCHED = "kept", "may have changed"
+_READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW  # opening a FIFO must not block
+_NO_ATIME = getattr(os, "O_NOATIME", 0)  # of Linux
+
 _FILE, _FOLDER = 0o100000, 0o040000  # bits of st_mode: S_IFREG, S_IFDIR
 
 
@@ -29,6 +37,33 @@ def asking_once(paths: Sequence[str]) -> AbstractContextManager[None]:
     from rmqinspect.system import remote
 
     return remote.asking_once()
+
+
+def open_evidence(path: str) -> int:
+    """Open a local file for reading only, without following a link; return its descriptor.
+
+    Its access time stays as it is, where that is allowed: to the owner of the file, and with CAP_FOWNER. To others
+    open(2) answers EPERM; they open it as usual, and `access_times` tells. Network file systems may ignore the wish.
+
+    :raises OSError: as `os.open`.
+    """
+    if _NO_ATIME:
+        try:
+            descriptor = os.open(path, _READ_ONLY | _NO_ATIME)
+        except PermissionError as error:
+            if error.errno != errno.EPERM:
+                raise
+        else:
+            opened.add(_KEPT)
+            return descriptor
+    descriptor = os.open(path, _READ_ONLY)
+    opened.add(_TOUCHED)
+    return descriptor
+
+
+def access_times() -> str | None:
+    """Return whether the files that were opened have kept their access times; None if none was opened."""
+    return max(opened, default=None)  # one that may have changed counts
 
 
 def stat(path: str) -> os.stat_result:

@@ -4,6 +4,7 @@ A new file under construction, local or remote; errors of writing as refusals; s
 commit.
 """
 
+import hashlib
 import os
 import secrets
 import signal
@@ -179,6 +180,34 @@ def local_file(path: str) -> str:
     return uri.local_path(path)
 
 
+writes_sums = False
+"""Whether a file that is written gets another beside it, FILE.sha256, for `sha256sum -c` (`--sums`)."""
+
+
+SUMS = ".sha256"
+"""What the name of such a file ends in."""
+
+
+def sums_path(path: str) -> str:
+    """Return the file beside `path` that is to have its digest; "" if none is, as beside a list of digests.
+
+    :raises Refused: it exists.
+    """
+    if not writes_sums or path.endswith(SUMS):
+        return ""
+    beside = f"{path}{SUMS}"
+    if os.path.lexists(beside):
+        raise Refused(f"{beside}: exists already; nothing is overwritten")
+    return beside
+
+
+def sums_line(digest: str, name: str) -> bytes:
+    r"""Return a line as `sha256sum` prints it: digest and name; a name with `\`, LF or CR is escaped and marked."""
+    raw = os.fsencode(name)
+    escaped = raw.replace(b"\\", rb"\\").replace(b"\n", rb"\n").replace(b"\r", rb"\r")
+    return b"%s%s  %s\n" % (b"\\" if escaped != raw else b"", digest.encode(), escaped)
+
+
 METRICS_HEAD = b"# HELP rmqinspect_"
 """How a file of metrics begins. The next run replaces it, as a collector expects; nothing else is ever replaced."""
 
@@ -189,7 +218,7 @@ def open_output(path: str | None, *, replaces: bytes = b"") -> Iterator[Destinat
 
     The file is written under a temporary name beside `path` and renamed at the end, or removed after
     an error. A FIFO or a device (/dev/null) is written to directly. A regular file that begins with `replaces`, if
-    given, is replaced.
+    given, is replaced. A new file may get its digest beside it (`writes_sums`).
 
     :raises Refused: `path` exists or cannot be written.
     """
@@ -205,7 +234,13 @@ def open_output(path: str | None, *, replaces: bytes = b"") -> Iterator[Destinat
     elif os.path.lexists(path):
         yield from _open_special(path)
     else:
+        beside = sums_path(path)
         yield from _open_new(path)
+        if beside:
+            with as_refusal(path, "read"), open(path, "rb") as written:
+                digest = hashlib.file_digest(written, "sha256").hexdigest()
+            with contextmanager(_open_new)(beside) as out:
+                out.write(sums_line(digest, os.path.basename(path)))
 
 
 def _write_to(path: str, descriptor: int) -> Iterator[Destination]:

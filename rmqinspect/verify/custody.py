@@ -19,10 +19,12 @@ from typing import Annotated, TypeVar
 
 from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
+from rmqinspect.store.digest import content_of
 from rmqinspect.store.directory import find_place
 from rmqinspect.store.model import IMAGE, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.system.filesystem import Files, files_below, isfile
+from rmqinspect.system.output_file import sums_line
 from rmqinspect.system.uri import basename, is_remote, shown
 from rmqinspect.text import group_digits, name_text
 from rmqinspect.times import format_nanos
@@ -30,8 +32,6 @@ from rmqinspect.verify.findings import moment
 
 ALGORITHM = "sha256"
 
-_CHUNK = 1 << 20  # bytes per read: hashing them takes much longer than switching threads
-_ZEROS = memoryview(bytes(_CHUNK))
 _PATIENCE = 0.2  # seconds between progress reports
 _EMPTY = "an empty folder"
 
@@ -130,6 +130,22 @@ class Custody:
             others=[CustodyOther(name, what) for name, what in self.inventory.others.items()],
             changed=list(self.changed),
         )
+
+
+def sums_of(custody: ReportedCustody, paths: Sequence[str]) -> bytes:
+    """Return the digests of the files of a store as `sha256sum -c` takes them in the folder of the store.
+
+    b"" without such a folder. Files of one name, and names that are not UTF-8, have no line: the report has them.
+    """
+    if len(paths) != 1 or is_remote(paths[0]):
+        return b""
+    root, _ = find_place(paths[0])
+    root = os.path.dirname(root) if isfile(root) else root
+    return b"".join(
+        sums_line(file.sha256, file.file)
+        for file in custody.files
+        if file.sha256 is not None and os.path.isfile(os.path.join(root, file.file))
+    )
 
 
 class Watch:
@@ -291,16 +307,11 @@ class Digests:
         """Return the digest of a file in hex, None if the threads were stopped before its end."""
         digest = hashlib.sha256()
         with open_file(file) as reader:
-            buffer = memoryview(bytearray(min(_CHUNK, reader.size)))
-            at = 0
-            while at < reader.size and not self._stopped.is_set():
-                # A hole reads as zeros: hashed, not read.
-                hole = min(reader.next_allocated(at) - at, _CHUNK)
-                raw = _ZEROS[:hole] if hole else buffer[: reader.read_into(buffer[: reader.size - at], at)]
-                if not raw:
-                    break  # it became shorter; the next inventory shows it
+            # A file that became shorter ends early; the next inventory shows it.
+            for raw in content_of(reader):
+                if self._stopped.is_set():
+                    break
                 digest.update(raw)
-                at += len(raw)
                 with self._lock:
                     self._hashed += len(raw)
         return None if self._stopped.is_set() else digest.hexdigest()

@@ -11,13 +11,15 @@ every field; a test compares it with the structs here.
 
 import hashlib
 import json
-import platform
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
+
+from msgspec import structs
 
 from rmqinspect.document import Part, means, typed
 from rmqinspect.errors import Unreadable
-from rmqinspect.times import format_micros, format_millis, to_micros
+from rmqinspect.system.run import Run, describe_run
+from rmqinspect.times import format_millis
 from rmqinspect.verify.carry import FORMAT
 from rmqinspect.verify.codes import CODES
 from rmqinspect.verify.custody import Custody, Record, ReportedCustody
@@ -29,6 +31,12 @@ from rmqinspect.version import tool_name
 
 SCHEMA_VERSION = 1
 """A minor change adds fields at the end, a major one renames."""
+
+# A checksum has no secret. docs/evidence.md has more of it.
+NOT_PROVED = (
+    "that nobody changed the files: a body can be forged with a right checksum. Digests from before (--against), a "
+    "replica (diff), or logs of clients would tell"
+)
 
 _LIMIT = 1 << 63  # of numbers: those of Java and Arrow have 64 bits
 
@@ -104,16 +112,11 @@ class Input(Part, frozen=True):
     kind: Annotated[str, means("its kind: `segment`, `queue`, `index`, `checkpoint`, … or `other`")]
 
 
-class ReportedRun(Part, frozen=True):
-    """What may differ between two runs on the same files."""
+class ReportedRun(Run, frozen=True, kw_only=True):
+    """What may differ between two runs of `verify` on the same files."""
 
-    tool: Annotated[str, means("`rmqinspect` and its version")]
-    python: Annotated[str, means("Python version")]
     store: Annotated[str, means("the path as given")]
-    arguments: Annotated[list[str], means("the words of the command line")]
     jobs: Annotated[int, means("threads")]
-    started: Annotated[str, means("ISO 8601 in UTC")]
-    ended: Annotated[str, means("ISO 8601 in UTC")]
 
     def __post_init__(self) -> None:
         for name in ("started", "ended"):
@@ -196,6 +199,10 @@ class Report(Part, frozen=True, kw_only=True):
             "interrupted"
         ),
     ] = None
+    not_proved: Annotated[
+        list[str] | None,
+        means("what the verdict does not prove, one sentence each; null in reports of earlier versions"),
+    ] = None
     run: Annotated[ReportedRun, means("everything that may differ between two runs on the same files")]
 
     @property
@@ -210,16 +217,16 @@ class Report(Part, frozen=True, kw_only=True):
 def report_of(
     result: VerifyResult,
     store: str,
-    started: datetime,
-    arguments: list[str],
     custody: Custody | None = None,
     *,
+    started: datetime | None = None,
     redacted: bool = False,
 ) -> Report:
     """Return the report: verdict, byte account per segment, findings, inputs, and what the run was.
 
     `store` is the path as given; the commands in `next` name it. Without `custody` no later run can be
-    compared with the report, and none can go on from it if it is `redacted`.
+    compared with the report, and none can go on from it if it is `redacted`. `started` is when the run of this store
+    began, if not with the command.
     """
     memory = result.options.memory
     return Report(
@@ -265,15 +272,10 @@ def report_of(
         interrupted=interruption(result),
         next_start=start_document(result.next_start, result.log_end, result.findings.counts),
         taken_over=None if memory is None else memory.taken_over(),
+        not_proved=[NOT_PROVED],
         resume=None if redacted or result.interrupted_at is not None else result.resume,
         run=ReportedRun(
-            tool=tool_name(),
-            python=platform.python_version(),
-            store=store,
-            arguments=arguments,
-            jobs=result.options.jobs,
-            started=format_micros(to_micros(started)),
-            ended=format_micros(to_micros(datetime.now(UTC))),
+            **structs.asdict(describe_run(result.store.paths, started)), store=store, jobs=result.options.jobs
         ),
     )
 

@@ -161,12 +161,16 @@ def test_documents_are_those_of_each_store_alone_in_the_order_given(run: Run, ve
             assert _without_name(element) == _without_name(alone)
     _, out, _ = run(verb, *given, "-f", "json")
     whole = json.loads(out)
-    assert list(whole) == ["schema_version", "tool", "complete", "stores"]
-    assert (whole["complete"], whole["stores"]) == (False, told)
+    assert list(whole) == ["schema_version", "tool", "complete", "stores", "run"]
+    assert whole["complete"] is False
+    assert list(map(_without_name, whole["stores"])) == list(map(_without_name, told))
+    runs = [element["run"]["stores"] for element in whole["stores"] if "error" not in element]
+    assert all(len(paths) == 1 for paths in runs)  # each has its own
+    assert {path for paths in runs for path in paths} < set(whole["run"]["stores"])
 
 
 def _without_name(document: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if name not in ("store", "name", "bytes_read")}
+    return {name: value for name, value in document.items() if name not in ("store", "name", "bytes_read", "run")}
 
 
 @pytest.mark.parametrize("verb", ["info", "forecast"])

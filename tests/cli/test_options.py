@@ -78,6 +78,11 @@ SHARED = {
     "--format": "info decode find transactions groups forecast verify show diff id explain delays usage sql",
     "--output": "info decode find transactions groups forecast verify export"
     " show diff id explain delays usage rebuild salvage sql",
+    "--sums": "info decode find transactions groups forecast verify show diff id explain delays usage sql",
+    "--case": "info decode find transactions groups forecast verify export"
+    " show diff id explain delays usage rebuild salvage sql",
+    "--examiner": "info decode find transactions groups forecast verify export"
+    " show diff id explain delays usage rebuild salvage sql",
     "--tz": "info decode find transactions groups forecast verify export show diff id delays usage rebuild salvage sql",
     "--color": "info decode find transactions groups forecast verify export"
     " show diff id explain delays usage rebuild salvage sql",

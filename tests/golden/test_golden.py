@@ -15,6 +15,7 @@ import pytest
 from rmqinspect.cli import VERBS, main
 from rmqinspect.tables import TABLES
 from tests.support import oracle
+from tests.support.documents import RUN
 from tests.support.samples import NAMES, sample
 
 GOLDEN = Path(__file__).parent
@@ -37,6 +38,8 @@ _VARIES = (
     (r"\breflinked\b", "copied"),
     # How much `info` reads depends on whether the file system kept the holes of the store.
     (r"^> read [0-9.]+ \w+$", "> read ..."),
+    # Who ran it, where and when.
+    (RUN, '"run": ...'),
     # What `export` expects to write depends on the compression library; the rest on the machine and the day.
     (r"about \S+ \w+ to write; free \S+ \w+", "about ... to write; free ..."),
     (r"(differs from the export of) [0-9-]+", r"\1 ..."),

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from tests.support import oracle
+from tests.support.documents import RUN
 
 # Prints the report of `verify` without what it says of its own run, then what other commands say.
 PROGRAM = """
 import json, sys
-from datetime import UTC, datetime
 from rmqinspect.cli import main
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.result import VerifyOptions
@@ -20,7 +20,7 @@ from rmqinspect.verify.report import report_of
 from rmqinspect.verify.run import verify
 
 damaged, sound = sys.argv[1:]
-document = as_object(report_of(verify(open_store([damaged]), VerifyOptions(level="deep")), "S", datetime.now(UTC), []))
+document = as_object(report_of(verify(open_store([damaged]), VerifyOptions(level="deep")), "S"))
 del document["run"]
 print(json.dumps(document), flush=True)
 main(["info", damaged, "-f", "json"])
@@ -48,6 +48,6 @@ def test_two_seeds_of_hashes_give_the_same_bytes(tmp_path: Path) -> None:
         text = re.sub(rf'"{name}":(\d+)', rf'"{name[:-1]}{chr(ord(name[-1]) ^ 1)}":\1', text, count=1)
     topics.write_text(text)
     sound = oracle.store("broker", "main-5.5.0")
-    one, other = (said(seed, store, sound) for seed in ("1", "2"))
+    one, other = (re.sub(RUN, "", said(seed, store, sound)) for seed in ("1", "2"))
     assert "ST-CONFIG" in one
     assert one == other

@@ -98,7 +98,12 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "null": lambda value: value is None,
 }
-FREE = ("counts", "loss.messages", "next_start.versions[].lost_by_topic")  # objects whose names the evidence decides
+FREE = (
+    "counts",
+    "loss.messages",
+    "next_start.versions[].lost_by_topic",
+    "run.libraries",
+)  # objects whose names the evidence decides
 
 
 def documented() -> dict[str, str]:

@@ -49,7 +49,7 @@ def report(root: Path, since: Path | None = None, share: Share = NOTHING, level:
     memory = Memory(store, watch.before, earlier, share)
     result = verify_and_forecast(store, VerifyOptions(level, frozenset(BY_CODE), jobs=2, memory=memory))
     custody = watch.conclude()
-    found = as_object(report_of(with_custody(result, custody), "STORE", started, [], custody))
+    found = as_object(report_of(with_custody(result, custody), "STORE", custody, started=started))
     loaded: dict[str, Any] = json.loads(json.dumps(found))
     return loaded
 
