@@ -21,6 +21,7 @@ from rmqinspect.text import count, describe_offset, escape, group_digits
 LOG_TOP, LOG_HEIGHT = 22, 40
 LANE_TOP, LANE_HEIGHT, BAR_TOP, BAR_HEIGHT = 70, 28, 15, 8
 LANES = 24  # that are drawn without script; the others are in the data
+_EXACT = 2**53 - 1  # the largest integer up to which JavaScript has all
 _CELLS = 1200  # runs of the static picture: more would be narrower than a pixel
 
 _PATTERNS = {
@@ -64,6 +65,8 @@ def _escaped(value: object) -> object:
     r"""Return data with the texts as a screen shows them: no character that is unsafe, `\x1b` instead."""
     if isinstance(value, str):
         return escape(value)
+    if isinstance(value, int) and abs(value) > _EXACT:
+        return str(value)
     if isinstance(value, list):
         return [_escaped(part) for part in value]
     if isinstance(value, dict):
