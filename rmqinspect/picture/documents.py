@@ -3,6 +3,7 @@
 A document may come from a file, and may be hostile: what does not fit the log is left out.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,9 @@ from rmqinspect.verify.report import Report, SegmentAccount
 # --- from the report of verify ----------------------------------------------------------------------------
 
 
+_SEGMENT_NAME = re.compile("[0-9]{20}")
+
+
 def picture_of(
     report: Report,
     forecast: Mapping[str, Any] | None = None,
@@ -44,14 +48,7 @@ def picture_of(
     if log is None:
         return None
     runs, start, end = _runs(log, most_runs)
-    strips = [
-        Strip(file.file, *_base_and_end(file.file, file.size, report.segments))
-        for file in report.inputs
-        if file.kind in ("segment", "dledger")
-    ]
-    strips = sorted(
-        (strip for strip in strips if start <= strip.start < strip.end <= end), key=lambda strip: strip.start
-    )
+    strips = [strip for strip in _strips(report) if start <= strip.start < strip.end <= end]
     told = _outcome(report, forecast)
     log_end = None if report.next_start is None else report.next_start.log_end
     if log_end is None:
@@ -89,13 +86,16 @@ def _runs(log: LogMap, most: int) -> tuple[list[Run], int, int]:
     return folded(painted([given], start, end, "unread"), most), start, end
 
 
-def _base_and_end(file: str, size: int, accounts: Sequence[SegmentAccount]) -> tuple[int, int]:
-    """Return where a segment begins and ends: by the byte account, else by its name."""
-    base = next((account.base for account in accounts if account.file == file), None)
-    if base is None:
-        name = file.rpartition("/")[2]
-        base = int(name) if name.isascii() and name.isdigit() and len(name) <= 20 else -1
-    return base, base + size
+def _strips(report: Report) -> list[Strip]:
+    """Return the segments in log order: where they begin by the byte account, else by their names."""
+    bases = {account.file: account.base for account in report.segments}
+    strips = []
+    for file in report.inputs:
+        if file.kind in ("segment", "dledger"):
+            name = file.file.rpartition("/")[2]
+            base = bases.get(file.file, int(name) if _SEGMENT_NAME.fullmatch(name) else -1)
+            strips.append(Strip(file.file, base, base + file.size))
+    return sorted(strips, key=lambda strip: strip.start)
 
 
 def _outcome(report: Report, forecast: Mapping[str, Any] | None) -> Mapping[str, Any]:

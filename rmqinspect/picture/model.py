@@ -166,11 +166,7 @@ class Picture:
             "end": self.end,
             "command": self.command(0).removesuffix("0"),
             "kinds": [[kind, words] for kind, words in KINDS.items()],
-            # The name only where it does not follow from the place.
-            "strips": [
-                [strip.start, strip.end, *([] if strip.file == f"commitlog/{strip.start:020}" else [strip.file])]
-                for strip in self.strips
-            ],
+            "strips": list(_strip_rows(self.strips)),
             # `mixed` only where it is true.
             "runs": [[run.start, run.end, kinds.index(run.kind), *([1] if run.mixed else [])] for run in self.runs],
             "lanes": [[lane.label, [list(item) for item in lane.items]] for lane in self.lanes()],
@@ -181,6 +177,21 @@ class Picture:
     def left_out(self) -> str:
         """What is not drawn, "" if all is."""
         return f"{count(self.queues_left_out, 'more queue')} not drawn" if self.queues_left_out else ""
+
+
+def _strip_rows(strips: Sequence[Strip]) -> Iterator[list[Any]]:
+    """Yield [start, size, number of segments of this size that follow each other], and the name if it is another."""
+    row: list[Any] = []
+    for start, end, file in ((strip.start, strip.end, strip.file) for strip in strips):
+        usual = file == f"commitlog/{start:020}"
+        if usual and len(row) == 3 and (row[0] + row[1] * row[2], row[1]) == (start, end - start):
+            row[2] += 1
+            continue
+        if row:
+            yield row
+        row = [start, end - start, 1, *([] if usual else [file])]
+    if row:
+        yield row
 
 
 def _index_items(rows: Sequence[IndexRow]) -> Iterator[Item]:

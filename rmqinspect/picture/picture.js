@@ -12,6 +12,7 @@
   const LOG_TOP = 22, LOG_HEIGHT = 40, LANE_TOP = 70, LANE_HEIGHT = 28, BAR_TOP = 15, BAR_HEIGHT = 8;
   const STEP = 1.25; // of a zoom
   const LEAST = 16; // bytes that are seen at least
+  const LEAST_WIDE = 8; // pixels of a segment
   const MOST_STOPS = 200; // damaged runs that Tab stops at; N and P go to all
   const MARKED = ["scan", "cut", "new_end", "deleted", "end", "time"];
 
@@ -31,11 +32,22 @@
   const described = (value) => `${grouped(value)} (0x${BigInt(value).toString(16)})`;
   const bytes = (size) => `${grouped(size)} ${String(size) === "1" ? "byte" : "bytes"}`;
 
+  // Segments come as [start, size, how many of this size follow each other, their name if it is another].
+  function* segments(rows) {
+    for (const [first, size, number, name] of rows) {
+      for (let at = 0n; at < BigInt(number); at += 1n) {
+        const start = BigInt(first) + at * BigInt(size);
+        yield { start, end: start + BigInt(size), file: name ?? `commitlog/${String(start).padStart(20, "0")}` };
+      }
+    }
+  }
+
   class StoreMap {
     constructor(figure) {
       this.figure = figure;
       this.name = figure.id;
       this.data = JSON.parse(figure.querySelector("script.rm-data").textContent);
+      this.strips = [...segments(this.data.strips)];
       this.svg = figure.querySelector("svg.rm-svg");
       this.start = Number(this.data.start);
       this.end = Math.max(Number(this.data.end), this.start + 1);
@@ -67,9 +79,10 @@
       const runs = data.runs.map((run) => ({ start: run[0], end: run[1], kind: data.kinds[run[2]], mixed: run[3] === 1 }));
       const sound = runs.filter((run) => run.kind[0] !== "damage");
       for (const run of sound) this.addRun(run);
-      for (const strip of data.strips.slice(1)) {
+      this.dividers = svg.appendChild(make("g", {}));
+      for (const strip of this.strips.slice(1)) {
         const line = make("rect", { class: "rm-divide", y: LOG_TOP, height: LOG_HEIGHT, width: 1 });
-        this.add(line, strip[0], strip[0]);
+        this.add(line, strip.start, strip.start, this.dividers);
       }
       // Damage is drawn last: no neighbour hides it.
       for (const run of runs) if (run.kind[0] === "damage") this.addRun(run);
@@ -87,7 +100,7 @@
         element.setAttribute("class", "rm-outline");
         this.damage.push(element);
       }
-      this.add(element, run.start, run.end, told, isDamage && this.damage.length <= MOST_STOPS, !isDamage);
+      this.addTold(element, run.start, run.end, told, isDamage && this.damage.length <= MOST_STOPS, !isDamage);
     }
 
     addLane(label, items, top) {
@@ -98,15 +111,18 @@
           class: `rm-item rm-${kind}`, y: isTick ? top + BAR_TOP - 3 : top + BAR_TOP,
           height: isTick ? BAR_HEIGHT + 6 : BAR_HEIGHT, width: 2,
         });
-        this.add(element, start, end, text, MARKED.includes(kind));
+        this.addTold(element, start, end, text, MARKED.includes(kind));
       }
     }
 
-    // `text` says what it is; of a `long` one the place below the pointer is told, not its beginning.
-    add(element, start, end, text, isStop = false, long = false) {
+    add(element, start, end, parent) {
       this.bars.push({ element, start: Number(start), end: Number(end) });
-      this.svg.appendChild(element);
-      if (text === undefined) return;
+      parent.appendChild(element);
+    }
+
+    // `text` says what it is; of a `long` one the place below the pointer is told, not its beginning.
+    addTold(element, start, end, text, isStop = false, long = false) {
+      this.add(element, start, end, this.svg);
       const place = { start, end, text, long };
       element.addEventListener("pointermove", (event) => this.tell(place, long ? this.placeAt(event) : start));
       element.addEventListener("click", (event) => this.copy(place, long ? this.placeAt(event) : start));
@@ -163,6 +179,9 @@
         element.setAttribute("x", `${100 * low}%`);
         if (start !== end) element.setAttribute("width", `${Math.max(100 * (high - low), 0.0001)}%`);
       }
+      // Borders of segments only where these are wide enough to be seen between them.
+      const seen = (this.strips.length * size) / (this.end - this.start);
+      this.dividers.setAttribute("display", this.svg.clientWidth / seen < LEAST_WIDE ? "none" : "inline");
       const places = [this.from, (this.from + this.to) / 2, this.to];
       this.axis.forEach((text, number) => { text.textContent = grouped(BigInt(Math.round(places[number]))); });
       this.figure.dataset.from = Math.round(this.from);
@@ -173,10 +192,9 @@
 
     where(place) {
       const at = BigInt(place);
-      const strip = this.data.strips.findLast((one) => BigInt(one[0]) <= at && at < BigInt(one[1]));
+      const strip = this.strips.findLast((one) => one.start <= at && at < one.end);
       if (strip === undefined) return `offset ${described(at)}`;
-      const file = strip[2] ?? `commitlog/${String(strip[0]).padStart(20, "0")}`;
-      return `offset ${described(at)}, ${file} at ${described(at - BigInt(strip[0]))}`;
+      return `offset ${described(at)}, ${strip.file} at ${described(at - strip.start)}`;
     }
 
     tell(place, at) {

@@ -216,6 +216,43 @@ def test_a_report_of_an_earlier_version_has_no_map() -> None:
     assert picture_of(typed(plain, Report)) is None
 
 
+def test_a_terabyte_and_forty_stores_stay_small() -> None:
+    gib = 1 << 30
+    names = [f"commitlog/{number * gib:020}" for number in range(1000)]
+    plain = as_object(damaged()[0])
+    spans = [(at, at + gib - 700, "records", at + gib) for at in range(0, 1000 * gib, gib)]
+    runs = [
+        {"start": start, "end": end, "kind": kind, "mixed": False}
+        for first, middle, sound, last in spans
+        for start, end, kind in ((first, middle, sound), (middle, last, "filler"))
+    ]
+    runs[501:502] = [
+        runs[501] | {"end": runs[501]["start"] + 1, "kind": "damage"},
+        runs[501] | {"start": runs[501]["start"] + 1},
+    ]
+    queue, index = plain["map"]["queues"][0], plain["map"]["index_files"][0]
+    queues = [queue | {"topic": f"a topic with a long name {number:05}"} for number in range(10_000)]
+    files = [index | {"file": f"index/{number:017}", "last_physical_offset": gib} for number in range(800)]
+    large = typed(
+        plain
+        | {
+            "map": plain["map"] | {"runs": runs, "queues": queues, "index_files": files},
+            "inputs": [{"file": name, "size": gib, "kind": "segment"} for name in names],
+            "segments": [],
+        },
+        Report,
+    )
+    whole, share = picture_of(large), picture_of(large, most_runs=50)
+    assert whole is not None
+    assert share is not None
+    assert len(whole.strips) == 1000
+    assert len(figure(whole)) < 400_000
+    assert 40 * len(figure(share)) < 3_000_000
+    for picture in (whole, share):
+        assert any(run.start <= runs[501]["start"] < run.end and run.kind == "damage" for run in picture.runs)
+        assert "9 960 more queues" in figure(picture)
+
+
 def test_offsets_of_groups_are_ticks_of_their_queue() -> None:
     report, _ = damaged()
     rows: list[dict[str, Any]] = [

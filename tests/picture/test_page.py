@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from rmqinspect.commitlog.log_runs import Run, painted
 from rmqinspect.picture.drawing import figure, script, style
-from rmqinspect.picture.model import Picture
+from rmqinspect.picture.model import Picture, Strip
 from tests.picture.test_documents import HOSTILE, damaged, drawn
 from tests.support.browser import browsers, opened, policy
 
@@ -200,6 +201,31 @@ def test_hostile_texts_are_texts(browser: Browser, tmp_path: Path, scripted: boo
         if scripted:
             told.page.locator(".rm-outline").first.focus()
             assert "onerror" in told.page.locator(".rm-told").first.inner_text()
+
+
+def test_a_terabyte_is_seen_whole_and_from_near(browser: Browser, tmp_path: Path) -> None:
+    gib = 1 << 30
+    strips = [Strip(f"commitlog/{at:020}", at, at + gib) for at in range(0, 1000 * gib, gib)]
+    bad = [Run(at, at + 1, "damage") for at in range(77, 1000 * gib, gib)]
+    runs = painted([[Run(0, 1000 * gib, "records")], bad], 0, 1000 * gib)
+    picture = Picture("S", 0, 1000 * gib, strips, runs)
+    with opened(browser, written(tmp_path, picture), **WIDE) as told:
+        page = told.page
+        assert view(page) == (0, 1000 * gib)
+        borders = page.locator(".rm-divide")
+        assert borders.count() == 999
+        assert not borders.first.is_visible()
+        assert page.locator(".rm-outline").count() == 1000
+        page.locator("svg.rm-svg").focus()
+        for _ in range(3):
+            page.keyboard.press("n")
+        assert page.locator(".rm-told code").inner_text() == f"rmqinspect show S --at {2 * gib + 77}"
+        assert f"commitlog/{2 * gib:020} at 77 (0x4d)" in page.locator(".rm-told div").inner_text()
+        for _ in range(60):
+            page.keyboard.press("-")
+        for _ in range(20):
+            page.keyboard.press("+")
+        assert page.locator(".rm-divide").nth(500).is_visible()
 
 
 def test_without_script_and_in_print_the_whole_picture_is_there(browser: Browser, file: Path, tmp_path: Path) -> None:
