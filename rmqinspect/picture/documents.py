@@ -4,6 +4,7 @@ A document may come from a file, and may be hostile: what does not fit the log i
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,8 @@ from rmqinspect.picture.model import (
 )
 from rmqinspect.store.model import Store
 from rmqinspect.times import to_micros
-from rmqinspect.verify.findings import moment
-from rmqinspect.verify.log_map import LogMap, MapCheckpoint, MapQueue
+from rmqinspect.verify.findings import FindingRow, moment
+from rmqinspect.verify.log_map import LogMap, MapCheckpoint, MapQueue, is_damage
 from rmqinspect.verify.report import Report, SegmentAccount
 
 # --- from the report of verify ----------------------------------------------------------------------------
@@ -71,9 +72,26 @@ def picture_of(
         queues,
         left_out,
         [row for row in index if row.start <= row.end],
+        _codes(runs, report.findings),
         cut,
         log_end,
     )
+
+
+def _codes(runs: Sequence[Run], findings: Iterable[FindingRow]) -> dict[int, str]:
+    """Return the codes of the findings about each damaged run, by its start."""
+    damaged = [run for run in runs if run.kind == "damage"]
+    starts = [run.start for run in damaged]
+    codes: dict[int, list[str]] = {}
+    for row in findings:
+        if not is_damage(row) or row.physical_offset is None:
+            continue
+        behind = row.physical_offset + max(row.length or 1, 1)
+        for run in damaged[max(bisect_right(starts, row.physical_offset) - 1, 0) : bisect_left(starts, behind)]:
+            known = codes.setdefault(run.start, [])
+            if row.physical_offset < run.end and row.code not in known:
+                known.append(row.code)
+    return {start: ", ".join(known) for start, known in codes.items() if known}
 
 
 def _runs(log: LogMap, most: int) -> tuple[list[Run], int, int]:

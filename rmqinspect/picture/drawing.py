@@ -106,7 +106,9 @@ def description(picture: Picture) -> str:
 def run_words(picture: Picture, run: Run) -> str:
     """Return what a run is and where."""
     mixed = ", and other bytes between" if run.mixed else ""
-    return f"{run.kind}: {KINDS[run.kind]}{mixed}; {count(run.end - run.start, 'byte')}; {_place(picture, run.start)}"
+    codes = f" ({picture.codes[run.start]})" if run.kind == "damage" and run.start in picture.codes else ""
+    size = count(run.end - run.start, "byte")
+    return f"{run.kind}{codes}: {KINDS[run.kind]}{mixed}; {size}; {_place(picture, run.start)}"
 
 
 def _place(picture: Picture, place: int) -> str:

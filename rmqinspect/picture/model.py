@@ -11,7 +11,7 @@ draws the same from its data, which a page holds as JSON.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -116,6 +116,7 @@ class Picture:
     queues: Sequence[QueueRow] = ()
     queues_left_out: int = 0
     index_files: Sequence[IndexRow] = ()
+    codes: Mapping[int, str] = field(default_factory=dict)  # start of a damaged run -> codes of its findings
     gives_up_from: int | None = None  # physical offset where the next start cuts the log; None: it does not
     log_end: int | None = None  # behind the last record; None: not known
     _bases: list[int] = field(init=False, repr=False, compare=False)
@@ -169,6 +170,7 @@ class Picture:
             "strips": list(_strip_rows(self.strips)),
             # `mixed` only where it is true.
             "runs": [[run.start, run.end, kinds.index(run.kind), *([1] if run.mixed else [])] for run in self.runs],
+            "codes": {str(start): codes for start, codes in self.codes.items()},
             "lanes": [[lane.label, [list(item) for item in lane.items]] for lane in self.lanes()],
             "left_out": self.left_out,
         }

@@ -95,7 +95,8 @@
       const isDamage = kind === "damage";
       const element = make("rect", { y: LOG_TOP, height: LOG_HEIGHT, fill: `url(#${this.name}-${kind})` });
       const size = BigInt(run.end) - BigInt(run.start);
-      const told = `${kind}: ${words}${run.mixed ? ", and other bytes between" : ""}; ${bytes(size)}`;
+      const codes = this.data.codes[run.start];
+      const told = `${kind}${codes === undefined ? "" : ` (${codes})`}: ${words}${run.mixed ? ", and other bytes between" : ""}; ${bytes(size)}`;
       if (isDamage) {
         element.setAttribute("class", "rm-outline");
         this.damage.push(element);
@@ -190,16 +191,15 @@
 
     // --- what is told -----------------------------------------------------------------------------------------
 
-    where(place) {
+    where(place, end = place) {
       const at = BigInt(place);
+      const span = `offset ${described(at)}${at === BigInt(end) ? "" : ` to ${grouped(end)}`}`;
       const strip = this.strips.findLast((one) => one.start <= at && at < one.end);
-      if (strip === undefined) return `offset ${described(at)}`;
-      return `offset ${described(at)}, ${strip.file} at ${described(at - strip.start)}`;
+      return strip === undefined ? span : `${span}, ${strip.file} at ${described(at - strip.start)}`;
     }
 
     tell(place, at) {
-      const span = String(place.start) === String(place.end) || place.long ? "" : ` to ${grouped(place.end)}`;
-      this.words.textContent = `${place.text}; ${this.where(at)}${span}`;
+      this.words.textContent = `${place.text}; ${this.where(at, place.long ? at : place.end)}`;
       this.command.textContent = this.data.command + String(at);
       this.copied.textContent = " (Enter or a click copies it)";
     }

@@ -22,7 +22,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.verify import run as run_module
 from rmqinspect.verify.report import Report, report_of
 from rmqinspect.verify.result import VerifyOptions
-from rmqinspect.verify.run import verify_and_forecast
+from rmqinspect.verify.run import verify, verify_and_forecast
 from tests.support import oracle
 from tests.support.building import fill, lay, write_segment
 from tests.support.samples import NAMES, sample
@@ -131,6 +131,7 @@ def test_the_damaged_record_is_one_run_and_the_rest_is_sound() -> None:
     picture = drawn(*damaged())
     assert [(run.start, run.end) for run in picture.damaged] == [(97187, 97513)]
     assert picture.strip_at(97187) == ("commitlog/00000000000000065536", 65536, 131072)
+    assert picture.codes == {97187: "CL-CRC-BODY"}
     assert picture.command(97187) == "rmqinspect show STORE --at 97187"
     assert picture.gives_up_from == 97187
 
@@ -162,12 +163,25 @@ def test_more_damage_than_findings_have_rows_is_seen(tmp_path: Path) -> None:
     assert len(drawn(report).runs) <= 2000
 
 
-def test_what_the_level_or_ctrl_c_leaves_out_is_not_read() -> None:
+def test_what_the_level_leaves_out_is_not_read() -> None:
     store = open_store([str(sample("flipped-bit-5.3.3"))])
     result = verify_and_forecast(store, VerifyOptions("quick"))
     assert result.log_map is not None
     assert (result.log_map.runs[0].start, result.log_map.runs[0].kind) == (0, "unread")
     assert not result.log_map.queues
+
+
+def test_what_ctrl_c_left_over_is_not_read() -> None:
+    def stop(size: int) -> None:
+        raise KeyboardInterrupt
+
+    result = verify(open_store([str(sample("flipped-bit-5.3.3"))]), VerifyOptions(), progress=stop)
+    assert result.log_map is not None
+    assert [(run.start, run.end, run.kind) for run in result.log_map.runs] == [
+        (0, 63425, "records"),
+        (63425, 65536, "filler"),
+        (65536, 327680, "unread"),
+    ]
 
 
 # --- what a file may say ------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_the_damage_stands_where_verify_found_it_and_its_command_shows_it(browse
         words = page.locator(".rm-told div").inner_text().replace("\u00a0", " ")
         assert "commitlog/00000000000000065536 at 31 651 (0x7ba3)" in words
         assert "326 bytes" in words
-        assert "offset 97 187 (0x17ba3)" in words
+        assert "offset 97 187 (0x17ba3) to 97 513" in words
         outline.hover()
         assert page.locator(".rm-told code").inner_text() == f"rmqinspect show STORE --at {start}"
 
@@ -146,7 +146,7 @@ def test_tab_goes_through_damage_and_marks_and_enter_copies_the_command(browser:
                 break
             labels.append(label)
         marks = [mark.text for mark in drawn(*damaged()).marks]
-        assert labels[0].startswith("damage: ")
+        assert labels[0].startswith("damage (CL-CRC-BODY): ")
         assert len(labels) == 1 + len(marks)
         assert all(any(label.startswith(text) for label in labels) for text in marks)
         assert page.locator("svg [role=button]").count() == len(labels)
@@ -232,7 +232,7 @@ def test_without_script_and_in_print_the_whole_picture_is_there(browser: Browser
     static: dict[str, Any] = {**WIDE, "java_script_enabled": False}
     with opened(browser, file, **static) as told:
         damage = told.page.locator(".rm-outline title")
-        assert re.match("damage: .*; 326 bytes; offset 97 187", damage.text_content() or "")
+        assert re.match(r"damage \(CL-CRC-BODY\): .*; 326 bytes; offset 97 187", damage.text_content() or "")
         before = told.page.locator("svg.rm-svg rect").count()
     with opened(browser, file, **WIDE) as told:
         page = told.page
