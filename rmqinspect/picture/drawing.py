@@ -57,7 +57,8 @@ def figure(picture: Picture, name: str = "map") -> str:
 
 def json_in_html(picture: Picture) -> str:
     """Return the data of a picture as a script element holds it: nothing in it ends the element."""
-    told = json.dumps(_escaped(picture.data()), ensure_ascii=True, separators=(",", ":"))
+    layout = {"log": [LOG_TOP, LOG_HEIGHT], "lane": [LANE_TOP, LANE_HEIGHT], "bar": [BAR_TOP, BAR_HEIGHT]}
+    told = json.dumps(_escaped(picture.data() | {"layout": layout}), ensure_ascii=True, separators=(",", ":"))
     return told.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

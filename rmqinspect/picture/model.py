@@ -168,6 +168,7 @@ class Picture:
             "command": self.command(0).removesuffix("0"),
             "kinds": [[kind, words] for kind, words in KINDS.items()],
             "strips": list(_strip_rows(self.strips)),
+            "stops": list(MARKS),  # kinds of items that a reader goes to one after the other
             # `mixed` only where it is true.
             "runs": [[run.start, run.end, kinds.index(run.kind), *([1] if run.mixed else [])] for run in self.runs],
             "codes": {str(start): codes for start, codes in self.codes.items()},

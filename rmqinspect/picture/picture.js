@@ -9,12 +9,10 @@
 
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const LOG_TOP = 22, LOG_HEIGHT = 40, LANE_TOP = 70, LANE_HEIGHT = 28, BAR_TOP = 15, BAR_HEIGHT = 8;
   const STEP = 1.25; // of a zoom
   const LEAST = 16; // bytes that are seen at least
   const LEAST_WIDE = 8; // pixels of a segment
   const MOST_STOPS = 200; // damaged runs that Tab stops at; N and P go to all
-  const MARKED = ["scan", "cut", "new_end", "deleted", "end", "time"];
 
   const make = (name, attributes, text) => {
     const element = document.createElementNS(SVG, name);
@@ -66,6 +64,7 @@
 
     build() {
       const { svg, data } = this;
+      const [laneTop, laneHeight] = data.layout.lane;
       for (const child of [...svg.childNodes]) if (child.localName !== "defs") child.remove();
       svg.removeAttribute("aria-labelledby");
       svg.setAttribute("role", "application");
@@ -73,7 +72,7 @@
       svg.setAttribute("aria-label", `Map of the store ${data.store}: arrows move, plus and minus zoom, Home and End go ` +
         "to its ends, N and P to the next and previous damage, Escape shows all, Tab goes through marks and damage");
       svg.classList.add("rm-view");
-      svg.setAttribute("height", LANE_TOP + LANE_HEIGHT * data.lanes.length);
+      svg.setAttribute("height", laneTop + laneHeight * data.lanes.length);
       this.axis = ["start", "middle", "end"].map((anchor, number) =>
         svg.appendChild(make("text", { class: "rm-label", x: `${50 * number}%`, y: 14, "text-anchor": anchor })));
       const runs = data.runs.map((run) => ({ start: run[0], end: run[1], kind: data.kinds[run[2]], mixed: run[3] === 1 }));
@@ -81,19 +80,20 @@
       for (const run of sound) this.addRun(run);
       this.dividers = svg.appendChild(make("g", {}));
       for (const strip of this.strips.slice(1)) {
-        const line = make("rect", { class: "rm-divide", y: LOG_TOP, height: LOG_HEIGHT, width: 1 });
+        const line = make("rect", { class: "rm-divide", y: data.layout.log[0], height: data.layout.log[1], width: 1 });
         this.add(line, strip.start, strip.start, this.dividers);
       }
       // Damage is drawn last: no neighbour hides it.
       for (const run of runs) if (run.kind[0] === "damage") this.addRun(run);
-      data.lanes.forEach(([label, items], number) => this.addLane(label, items, LANE_TOP + LANE_HEIGHT * number));
+      data.lanes.forEach(([label, items], number) => this.addLane(label, items, laneTop + laneHeight * number));
       this.controls();
     }
 
     addRun(run) {
       const [kind, words] = run.kind;
       const isDamage = kind === "damage";
-      const element = make("rect", { y: LOG_TOP, height: LOG_HEIGHT, fill: `url(#${this.name}-${kind})` });
+      const [top, height] = this.data.layout.log;
+      const element = make("rect", { y: top, height, fill: `url(#${this.name}-${kind})` });
       const size = BigInt(run.end) - BigInt(run.start);
       const codes = this.data.codes[run.start];
       const told = `${kind}${codes === undefined ? "" : ` (${codes})`}: ${words}${run.mixed ? ", and other bytes between" : ""}; ${bytes(size)}`;
@@ -105,14 +105,15 @@
     }
 
     addLane(label, items, top) {
+      const [barTop, barHeight] = this.data.layout.bar;
       this.svg.appendChild(make("text", { class: "rm-label", x: 0, y: top + 11 }, label));
       for (const [start, end, kind, text] of items) {
         const isTick = start === end;
         const element = make("rect", {
-          class: `rm-item rm-${kind}`, y: isTick ? top + BAR_TOP - 3 : top + BAR_TOP,
-          height: isTick ? BAR_HEIGHT + 6 : BAR_HEIGHT, width: 2,
+          class: `rm-item rm-${kind}`, y: isTick ? top + barTop - 3 : top + barTop,
+          height: isTick ? barHeight + 6 : barHeight, width: 2,
         });
-        this.addTold(element, start, end, text, MARKED.includes(kind));
+        this.addTold(element, start, end, text, this.data.stops.includes(kind));
       }
     }
 
@@ -302,7 +303,7 @@
     wheel(event) {
       const isSideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
       const way = isSideways && event.deltaX !== 0 ? event.deltaX : event.deltaY;
-      const inLog = event.clientY - this.svg.getBoundingClientRect().top < LANE_TOP;
+      const inLog = event.clientY - this.svg.getBoundingClientRect().top < this.data.layout.lane[0];
       // Below the log a wheel scrolls the page, and so it does where nothing is left to zoom.
       const isAll = this.to - this.from >= this.end - this.start;
       if (!(inLog || event.ctrlKey || isSideways) || (isAll && (isSideways || way > 0))) return;

@@ -21,10 +21,12 @@ def written(folder: Path, *pictures: Picture, scripted: bool = True) -> Path:
     """Write a page with pictures, as a report has them."""
     code = script() if scripted else ""
     figures = "".join(figure(picture, f"map{number}") for number, picture in enumerate(pictures))
+    # Beside the policy of the page: a text that is parsed as markup is an error.
+    strict = f"{policy(code)}; require-trusted-types-for 'script'"
     file = folder / "page.html"
     file.write_text(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>map</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(code)}"><style>{style()}</style></head>'
+        f'<meta http-equiv="Content-Security-Policy" content="{strict}"><style>{style()}</style></head>'
         f"<body><main>{figures}</main>{f'<script>{code}</script>' if scripted else ''}</body></html>",
         encoding="utf-8",
     )
