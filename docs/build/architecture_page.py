@@ -100,6 +100,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | what a command does with its stores, and its exit status | `cli/session.py`, `cli/__init__.py` |
 | many stores side by side; a row for each | `fleet/run.py`, `fleet/summary.py`; the screen: `cli/fleet.py` |
 | columns, labels, folded lines of a screen | `cli/terminal.py`, `text.py`; times: `times.py` |
+| message traces: bodies; rows; those of one message | `codec/traces.py`; `find/traces.py`; `find/life_traces.py` |
 | what a query engine's filters let a reader skip | `tables/hints.py`; of DuckDB: `sql/pushed.py` |
 | loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |
 
