@@ -4,8 +4,7 @@ The options of `export`.
 """
 
 import secrets
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
