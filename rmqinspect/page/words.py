@@ -7,8 +7,8 @@ from rmqinspect.text import clip, describe_size, escape, group_digits
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
-LONGEST = 120
-"""Cells of a name in a sentence or a cell; a topic may have thousands."""
+LONGEST = 260
+"""Cells of a name on the page: the topic of a group, `%RETRY%` and 255 characters, fits; a log may hold any."""
 
 
 def grouped(number: int) -> str:
