@@ -34,7 +34,8 @@ class Page(HTMLParser):
         given = dict(attrs)
         assert len(given) == len(attrs), attrs
         self.tags.append((tag, given))
-        section = given.get("aria-labelledby") or self._section
+        label = given.get("aria-labelledby") if tag in ("section", "article") else None
+        section = label.split()[-1] if label else self._section
         if tag not in VOID:
             self._open.append((tag, section))
         if tag == "tr":
