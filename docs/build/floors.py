@@ -80,12 +80,18 @@ FLOORS = (
         "from damaged or incomplete evidence to a store that a stock broker serves; always in a new place",
     ),
     Folder(
+        8,
+        "picture",
+        "commitlog forecast store verify",
+        "the map of a store: its model, a row of a terminal, a picture in a page",
+    ),
+    Folder(
         9, "explain", "codec find show store verify", "the meaning of codes, fields, flags, and lines of broker logs"
     ),
     Folder(
         9,
         "page",
-        "broker codec commitlog config find forecast rocksdb store tables verify",
+        "broker codec commitlog config find forecast picture rocksdb store tables verify",
         "one page about stores, for a browser: HTML that needs nothing else",
     ),
     Folder(9, "fleet", "forecast show store tables", "many stores read side by side: processes, a row for each"),
@@ -99,8 +105,8 @@ FLOORS = (
     Folder(
         10,
         "cli",
-        "broker codec commitlog config diff explain export find fleet forecast output page rescue rocksdb show "
-        "spark sql store tables verify",
+        "broker codec commitlog config diff explain export find fleet forecast output page picture rescue rocksdb "
+        "show spark sql store tables verify",
         "one module per command: options in, screens out",
     ),
 )

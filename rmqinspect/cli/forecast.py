@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -357,6 +358,14 @@ def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
     from rmqinspect.cli.forecast_screen import verdict_lines
 
     shade = _COLOURS[_status(forecast)]
+    if sys.stdout.isatty():
+        from rmqinspect.cli.forecast_screen import SCREEN
+        from rmqinspect.cli.log_bar import bar_lines
+        from rmqinspect.picture.documents import picture_of_start
+
+        print_lines(
+            bar_lines(picture_of_start(store, forecast, store.name), SCREEN, "log", colour=colour), colour=colour
+        )
     for line in verdict_lines(forecast):
         click.echo(click.style(line, fg=shade, bold=True) if colour else line, color=colour)
 

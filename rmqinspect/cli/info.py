@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ def command(arguments: InfoArguments) -> int:
     given = given_stores(arguments)
     if len(given) > 1:
         return _tell_several(arguments, given)
-    facts, start, paths = _read(arguments, given[0])
+    facts, start, paths, strips = _read(arguments, given[0])
     if not arguments.quiet:
         print(f"read {facts.bytes_read / 1e6:.1f} MB", file=sys.stderr)
         for remark in facts.remarks:
@@ -72,7 +72,8 @@ def command(arguments: InfoArguments) -> int:
         if document_format(arguments) != "table":
             print_document(complete=not facts.unread, **_document(facts, start))
         else:
-            print_lines(_lines(facts, start, arguments), colour=colour)
+            bar = list(_bar_lines(facts, start, strips, colour=colour))
+            print_lines(_lines(facts, start, arguments, bar), colour=colour)
     for problem in facts.unread:
         print_remark(f"not read: {problem}")
     return _status(facts)
@@ -82,8 +83,11 @@ def _status(facts: "Overview") -> ExitStatus:
     return ExitStatus.UNREADABLE if facts.unread else ExitStatus.DONE
 
 
-def _read(arguments: InfoArguments, given: "Given") -> "tuple[Overview, Forecast | None, tuple[str, ...]]":
-    """Return the summary of a store, its next start, and the paths of the store."""
+Strips = list[tuple[str, int, int]]  # segments: (name, start, end)
+
+
+def _read(arguments: InfoArguments, given: "Given") -> "tuple[Overview, Forecast | None, tuple[str, ...], Strips]":
+    """Return the summary of a store, its next start, the paths of the store, and its segments."""
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.show.overview import overview
     from rmqinspect.show.short_start import short_start
@@ -97,7 +101,9 @@ def _read(arguments: InfoArguments, given: "Given") -> "tuple[Overview, Forecast
             facts = overview(whole)
             before = FileReader.bytes_read
             start = short_start(whole, facts)
-        return replace(facts, bytes_read=facts.bytes_read + FileReader.bytes_read - before), start, store.paths
+        strips = [(segment.name, segment.base, segment.end) for segment in whole.segments]
+        read = replace(facts, bytes_read=facts.bytes_read + FileReader.bytes_read - before)
+        return read, start, store.paths, strips
     finally:
         gc.enable()
 
@@ -125,7 +131,7 @@ def _ask(wants_document: bool, arguments: InfoArguments, given: "Given") -> "Ans
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.fleet.summary import row_of_info
 
-    facts, start, _ = _read(arguments, given)
+    facts, start, _, _ = _read(arguments, given)
     for remark in facts.remarks if arguments.verbose else ():
         print_remark(remark)
     for problem in facts.unread:
@@ -137,10 +143,32 @@ def _ask(wants_document: bool, arguments: InfoArguments, given: "Given") -> "Ans
 # --- the screen ---------------------------------------------------------------------------------
 
 
-def _lines(facts: "Overview", start: "Forecast | None", arguments: InfoArguments) -> Iterator[str]:
+def _lines(
+    facts: "Overview", start: "Forecast | None", arguments: InfoArguments, bar: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield the lines of the screen; those of the log's bar follow what is said of the log."""
+    told = ""
     for label, text in (*_rows(facts, arguments.zone), *_start_rows(facts, start, arguments)):
+        if told == "commit log" and label:
+            yield from bar
+        told = label or told
         yield from _SCREEN.rows(label, text)
     yield from _next(facts, arguments)
+
+
+def _bar_lines(facts: "Overview", start: "Forecast | None", strips: Strips, *, colour: bool) -> Iterator[str]:
+    """Yield the log as one row, on a terminal: what was not read is drawn as that."""
+    if sys.stdout.isatty():
+        from rmqinspect.cli.log_bar import bar_lines
+        from rmqinspect.commitlog.log_runs import Run
+        from rmqinspect.picture.documents import picture_of_ends
+        from rmqinspect.picture.model import Strip
+
+        end = facts.log.end
+        kinds = {"unknown": "damage"}
+        rest = [Run(gap.start, gap.end, kinds.get(gap.kind, gap.kind)) for gap in end.rest]
+        picture = picture_of_ends(facts.name, [Strip(*strip) for strip in strips], end.end, rest, start)
+        yield from bar_lines(picture, _SCREEN, "", colour=colour)
 
 
 def _rows(facts: "Overview", zone: "tzinfo") -> Iterator[tuple[str, str]]:

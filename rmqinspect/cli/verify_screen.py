@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import click
 
+from rmqinspect.cli.log_bar import bar_lines
 from rmqinspect.cli.terminal import Screen, columns, fold, line_width, pad, screen_height
 from rmqinspect.cli.verify_since import lines_of
 from rmqinspect.commands import EXPLAIN, fill_command
@@ -293,7 +294,8 @@ def screen(report: Report, path: str, look: Look) -> list[str]:
     """
     lost = report.loss.summary if report.loss else ""
     before = [*SCREEN.rows("given", report.given or ""), *SCREEN.rows("lost", lost)]
-    after = [*_rest(report, path), *SCREEN.rows("lost", lost), *_start_lines(report, colour=look.colour)]
+    after = [*_bar_lines(report, colour=look.colour), *_rest(report, path), *SCREEN.rows("lost", lost)]
+    after += _start_lines(report, colour=look.colour)
     # The verdict is one line, which scripts read, or on a terminal folded.
     colour = "red" if report.damage else "green" if report.complete and not report.warnings else "yellow"
     verdict = SCREEN.fitted("VERDICT", report.summary)
@@ -302,6 +304,14 @@ def screen(report: Report, path: str, look: Look) -> list[str]:
     room = None if look.unfold else max(height // 2, height - len(before) - len(after) - 2)
     found = FindingScreen(look.zone, look.colour, room).lines(report)
     return [*before, *found, *([""] if found else []), *after]
+
+
+def _bar_lines(report: Report, *, colour: bool) -> Iterator[str]:
+    """Yield the log as one row, on a terminal."""
+    if sys.stdout.isatty():
+        from rmqinspect.picture.documents import picture_of
+
+        yield from bar_lines(picture_of(report), SCREEN, "log", colour=colour)
 
 
 def _rest(report: Report, path: str) -> Iterator[str]:

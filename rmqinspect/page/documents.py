@@ -28,6 +28,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.store.reader import modified_at
 from rmqinspect.tables.delays import DelayChoice, Delays, unqueued_words
 from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.groups import Position
 from rmqinspect.tables.table import Request
 from rmqinspect.tables.transactions import transactions_of
 from rmqinspect.tables.usage import UsageSums, usage_batches
@@ -40,6 +41,7 @@ Document = dict[str, Any]
 _TOPICS, _GROUPS, _OTHERS = 30, 60, 12  # listed of usage, of groups, of topics that no group consumes
 _COLUMNS, _COLOURS = 120, 6  # of the time line: columns, and topics that are told apart
 _MARKS = 40  # moments on it
+_TICKS = 400  # offsets of groups on the map
 _TIMES = frozenset({"oldest_unconsumed", "inflow"})
 
 
@@ -198,6 +200,7 @@ def _groups(store: Store, request: Request) -> Document:
         "more": max(0, len(lines) - _GROUPS),
         "offsets": [_offsets(survey, file.file, file.written, is_copy=file.is_copy) for file in survey.files],
         **{kind: _topics(survey, kind) for kind in ("unconsumed", "dead_letters", "retries")},
+        "positions": [_position(one) for line in users[:_GROUPS] for one in line.positions][:_TICKS],
     }
 
 
@@ -218,6 +221,18 @@ def _line(line: GroupTopic) -> Document:
         "beyond": line.beyond,
         "oldest": None if line.oldest_unconsumed is None else format_micros(line.oldest_unconsumed),
         "inflow": line.inflow,
+    }
+
+
+def _position(one: Position) -> Document:
+    """Return where a group is in a queue, for the map."""
+    entry = one.entry
+    return {
+        "group": entry.group,
+        "topic": entry.topic,
+        "queue_id": entry.queue_id,
+        "consumer_offset": entry.offset,
+        "lag": one.lag,
     }
 
 

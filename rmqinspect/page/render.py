@@ -18,6 +18,7 @@ from jinja2 import Environment, StrictUndefined
 
 from rmqinspect.page.view import room_for, store_view
 from rmqinspect.page.words import amount, grouped, moment, share, short, sized
+from rmqinspect.picture.drawing import script, style
 from rmqinspect.text import escape
 from rmqinspect.version import tool_name
 
@@ -39,14 +40,15 @@ def render(
     room = room_for(len(stores))
     views = [store_view(documents, number, room, zone) for number, documents in enumerate(stores, 1)]
     ids = {view.name: view.id for view in views}
-    script = ""
+    pictured = any(view.picture for view in views)
+    code = f"\n{script()}" if pictured else ""
     environment = _environment(zone)
     first = short(str(stores[0]["store"])) if len(stores) == 1 and not rows else amount(len(rows), "store")
     return environment.from_string(_part("page.html.j2")).render(
         title=f"RocketMQ store report: {first}",
-        policy=policy(script),
-        css=_part("page.css"),
-        script=script,
+        policy=policy(code),
+        css=_part("page.css") + (style() if pictured else ""),
+        script=code,
         made=moment(made.isoformat(), zone),
         tool=tool_name(),
         zone="UTC" if zone is UTC else str(zone),
@@ -58,10 +60,10 @@ def render(
     )
 
 
-def policy(script: str) -> str:
+def policy(code: str) -> str:
     """Return the Content-Security-Policy of a page with a script: nothing is loaded, and nothing else runs."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"'sha256-{digest}'" if script else "'none'"
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    allowed = f"'sha256-{digest}'" if code else "'none'"
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
 
 

@@ -9,10 +9,15 @@ from datetime import tzinfo
 from typing import Any, NamedTuple
 
 from rmqinspect.commands import EXPLAIN, GROUPS, USAGE, fill_command
+from rmqinspect.commitlog.log_runs import MOST_RUNS
+from rmqinspect.document import typed
 from rmqinspect.page.charts import Part, TimeLine, bar, time_line
 from rmqinspect.page.story import Story, tell
 from rmqinspect.page.words import amount, grouped, moment, short
+from rmqinspect.picture.documents import picture_of
+from rmqinspect.picture.drawing import figure
 from rmqinspect.verify.codes import BY_CODE
+from rmqinspect.verify.report import Report
 
 _LONGEST_COMMAND = 600  # characters; a longer one is of no use on a page
 _WHOLE = 6  # finding blocks, and others, for which a page of many stores has room
@@ -28,11 +33,13 @@ class Room(NamedTuple):
     groups: int
     topics: int
     segments: int
+    runs: int  # of the map
+    ticks: int  # offsets of groups on the map
 
 
-_OF_ONE = Room(codes=60, places=25, files=400, groups=40, topics=20, segments=60)
-_OF_SOME = Room(codes=30, places=8, files=60, groups=15, topics=10, segments=20)
-_OF_MANY = Room(codes=12, places=3, files=12, groups=8, topics=6, segments=6)
+_OF_ONE = Room(codes=60, places=25, files=400, groups=40, topics=20, segments=60, runs=MOST_RUNS, ticks=200)
+_OF_SOME = Room(codes=30, places=8, files=60, groups=15, topics=10, segments=20, runs=400, ticks=60)
+_OF_MANY = Room(codes=12, places=3, files=12, groups=8, topics=6, segments=6, runs=120, ticks=20)
 
 
 def room_for(stores: int) -> Room:
@@ -87,6 +94,7 @@ class StoreView(NamedTuple):
     report: Mapping[str, Any]
     from_report: bool
     story: Story
+    picture: str | None  # markup; None: a report of an earlier version
     time_line: TimeLine | None
     groups: Mapping[str, Any] | None
     group_rows: Sequence[GroupRow]
@@ -119,6 +127,7 @@ def store_view(documents: Mapping[str, Any], number: int, room: Room, zone: tzin
         report=report,
         from_report=documents["from_report"],
         story=tell(documents, zone),
+        picture=_picture(documents, f"s{number}-map", room),
         time_line=time_line(documents, zone),
         groups=groups,
         group_rows=[_group_row(line, zone) for line in (groups or {"lines": ()})["lines"][: room.groups]],
@@ -149,6 +158,14 @@ def store_view(documents: Mapping[str, Any], number: int, room: Room, zone: tzin
         },
         room=room,
     )
+
+
+def _picture(documents: Mapping[str, Any], name: str, room: Room) -> str | None:
+    """Return the map of a store as markup, whose texts are escaped in it."""
+    report = typed(documents["report"], Report)
+    ticks = (documents.get("groups") or {"positions": ()})["positions"][: room.ticks]
+    picture = picture_of(report, documents.get("forecast"), ticks, room.runs)
+    return None if picture is None or not picture.strips else figure(picture, name)
 
 
 def command(template: str, stores: Sequence[str], **values: str) -> str:

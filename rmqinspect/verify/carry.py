@@ -33,6 +33,7 @@ from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Borders, Gap, Split
+from rmqinspect.commitlog.log_runs import FoldedRanges, Range
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
@@ -239,6 +240,7 @@ class KeptSplit(msgspec.Struct, array_like=True, kw_only=True):
     edges: list[tuple[str, int]]  # (name of the index file, entry) of `entries.edge_times`, in its order
     chain: ChainEnds | None
     fed: FedPart | None
+    damaged: tuple[int, list[Range]] = (0, [])  # `bits` and ranges of `SplitResult.damaged`
 
     @classmethod
     def of(cls, result: SplitResult, inputs: bytes, plan: CrossPlan | None) -> "KeptSplit | None":
@@ -279,6 +281,7 @@ class KeptSplit(msgspec.Struct, array_like=True, kw_only=True):
             edges=[] if plan is None else [(plan.index[file].file.name, entry) for file, entry in edges],
             chain=chain,
             fed=result.fed if result.dispatched is None else FedPart.of(result.dispatched, result.doubts),
+            damaged=(result.damaged.bits, list(result.damaged)),
         )
 
     def result(self, split: Split, plan: CrossPlan | None) -> SplitResult:
@@ -291,6 +294,8 @@ class KeptSplit(msgspec.Struct, array_like=True, kw_only=True):
             self.entries.edge_times = {(numbers[name], at): stamp for (name, at), stamp in stamps if name in numbers}
         if self.chain is not None:
             self.chain.segment = split.segment
+        damaged = FoldedRanges()
+        damaged.extend(min(self.damaged[0], 63), self.damaged[1])
         return SplitResult(
             split,
             account,
@@ -311,6 +316,7 @@ class KeptSplit(msgspec.Struct, array_like=True, kw_only=True):
             names=frozenset(self.names),
             fed=self.fed,
             is_taken_over=True,
+            damaged=damaged,
         )
 
     def check(self, split: Split) -> None:
@@ -325,6 +331,7 @@ class KeptSplit(msgspec.Struct, array_like=True, kw_only=True):
         places = [stamp.place for stamp in stamps] + [one.place for one in wrong] + [gap.start for gap in self.gaps]
         places += [place for place, _ in (*self.jumps, *self.set_back)]
         places += [place for place in self.reach if place is not None]
+        places += [place for start, end, _ in self.damaged[1] for place in (start, end)]
         if not all(segment.base <= place <= segment.end for place in places):
             raise ValueError("a place outside of its segment")
         fits = 0 <= self.records <= self.record_bytes <= segment.size

@@ -22,6 +22,7 @@ from rmqinspect.verify.carry import FORMAT
 from rmqinspect.verify.codes import CODES
 from rmqinspect.verify.custody import Custody, Record, ReportedCustody
 from rmqinspect.verify.findings import FindingRow, moment
+from rmqinspect.verify.log_map import LogMap
 from rmqinspect.verify.next_start import NextStart, start_document
 from rmqinspect.verify.result import VerifyOptions, VerifyResult, given, interruption, not_checked, not_given, summary
 from rmqinspect.verify.since import Earlier, Resume, TakenOver
@@ -196,6 +197,13 @@ class Report(Part, frozen=True, kw_only=True):
             "interrupted"
         ),
     ] = None
+    map: Annotated[
+        LogMap | None,
+        means(
+            "what a picture of the store shows; null if the run was interrupted before the checks, and in reports of "
+            "earlier versions"
+        ),
+    ] = None
     run: Annotated[ReportedRun, means("everything that may differ between two runs on the same files")]
 
     @property
@@ -265,6 +273,7 @@ def report_of(
         interrupted=interruption(result),
         next_start=start_document(result.next_start, result.log_end, result.findings.counts),
         taken_over=None if memory is None else memory.taken_over(),
+        map=result.log_map,
         resume=None if redacted or result.interrupted_at is not None else result.resume,
         run=ReportedRun(
             tool=tool_name(),

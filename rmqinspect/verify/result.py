@@ -15,6 +15,7 @@ from rmqinspect.verify.broker_lines import BrokerLines
 from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL, levels_up_to
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import Finding, FindingRow, Findings, row_batches
+from rmqinspect.verify.log_map import LogMap
 from rmqinspect.verify.loss import Loss
 from rmqinspect.verify.since import Memory, Resume
 
@@ -53,6 +54,7 @@ class VerifyResult:
     units: int = 0  # of messages, in all queues
     log_end: int | None = None  # physical offset behind the last record; None: not known
     next_start: Forecast | None = None  # None: not a whole store, or nobody has asked
+    log_map: LogMap | None = None  # None: nothing was judged
     resume: Resume | None = None  # None: nobody has asked, or the run was interrupted
     fold: LogFold | None = None  # of all records that were read; None: nobody has asked
 

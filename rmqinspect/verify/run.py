@@ -56,6 +56,7 @@ from rmqinspect.verify.files import (
 from rmqinspect.verify.findings import Finding, Findings, place_in_log
 from rmqinspect.verify.index_header import IndexFiles, check_index_headers
 from rmqinspect.verify.index_survey import check_index_files
+from rmqinspect.verify.log_map import log_map
 from rmqinspect.verify.next_start import is_told
 from rmqinspect.verify.plan import CrossPlan, map_log
 from rmqinspect.verify.pointers import LogRanges
@@ -257,6 +258,16 @@ class VerifyRun:
             units=sum(survey.units for survey in self.surveys.queues),
             log_end=self.log_end,
             fold=self.fold,
+            log_map=log_map(
+                store,
+                self.log.segments,
+                self.log.damaged,
+                found,
+                self.log.unread,
+                self.surveys.queues,
+                self.index.files,
+                self.interrupted_at,
+            ),
         )
         if self.cross is not None:
             result.loss = self.cross.dangling.loss
@@ -382,7 +393,7 @@ def quick_part(store: Store, options: VerifyOptions) -> tuple[VerifyResult, bool
     """
     quick = verify(store, replace(options, level="quick", memory=None, fold=None))
     return replace(
-        quick, options=options, interrupted_at=store.log_start, accounts=[]
+        quick, options=options, interrupted_at=store.log_start, accounts=[], log_map=None
     ), quick.interrupted_at is not None
 
 

@@ -34,6 +34,7 @@ from rmqinspect.commitlog.columns import (
 )
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import BRIDGED, Borders, Gap, Split
+from rmqinspect.commitlog.log_runs import FoldedRanges
 from rmqinspect.commitlog.queue_offsets import Jump, QueueEnds, QueueOffsets
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
@@ -48,6 +49,7 @@ from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.tables.read_log import LogFold
 from rmqinspect.text import text_of
 from rmqinspect.topics import is_legal_topic
+from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.dledger import ChainEnds, EntryChain
 from rmqinspect.verify.findings import Finding, capped_findings, place_in
 from rmqinspect.verify.index_join import join_entries
@@ -90,6 +92,7 @@ class SplitResult:
     fed: FedPart | None = None  # of one that was taken over: what stands for `dispatched`
     is_taken_over: bool = False  # from an earlier run
     fold: LogFold | None = None  # of its records, for another answer; None: nobody has asked
+    damaged: FoldedRanges = field(default_factory=FoldedRanges)  # records with an error, all of them
 
 
 def joined_unindexed(
@@ -359,6 +362,10 @@ class _SplitCheck:
         """Add a finding for each bad record; `values(at)` returns what was expected, what was found, and the cause."""
         if code not in self.limits.codes or not bad.any():
             return
+        if BY_CODE[code].severity == "error":
+            for at in np.flatnonzero(bad).tolist():
+                start = records.base + int(records.starts[at])
+                self.result.damaged.add(start, records.base + int(records.ends[at]))
         for at in self.kept.admit(code, np.flatnonzero(bad).tolist()):
             expected, found, why = values(at) if values is not None else (None, None, "")
             self.kept.add(record_finding(self.split.segment, records, at, code, what + why, expected, found))

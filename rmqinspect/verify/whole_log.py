@@ -23,12 +23,14 @@ gap is one finding, named by what its first unknown byte breaks:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import BRIDGED, REASONS, ZERO_RUN, Gap
+from rmqinspect.commitlog.log_runs import FoldedRanges
 from rmqinspect.commitlog.queue_offsets import Jump, Queue
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
@@ -245,6 +247,7 @@ class LogJudge:
         self.store = store
         self.segments: list[SegmentState] = []
         self.unread: list[Unread] = []
+        self.damaged = FoldedRanges()  # records with an error
         self._kept = capped_findings(MERGED_ROWS * limit)
         self.suppressed = self._kept.suppressed
         self._last_timestamp: int | None = None  # of the newest record
@@ -269,6 +272,7 @@ class LogJudge:
         state = self._state_of(result)
         state.account.join(result.account)
         state.stale += result.stale
+        self.damaged.extend(result.damaged.bits, result.damaged)
         self._kept.extend(result.findings)
         self.unread += [part._replace(end=min(part.end, state.account.segment.end)) for part in result.unread]
         self.suppressed.update(result.suppressed)
@@ -296,16 +300,15 @@ class LogJudge:
         self._jumps.extend(result.jumps)
         self._undone |= result.ends.undone
         if result.ends.gap:
-            self._next = dict(result.ends.nexts)
-        else:
-            self._next.update(result.ends.nexts)
+            self._next.clear()
+        self._next.update(result.ends.nexts)
 
     def _follow_time(self, result: SplitResult) -> None:
         account = result.account
         self._times.take(result.times)
         gaps = [gap for gap in account.gaps if gap.kind != "filler"]
         # The first record of the split follows the last one before it.
-        last = self._before.last_timestamp if self._before is not None else None
+        last = None if self._before is None else self._before.last_timestamp
         if account.begin is not None and not (gaps and gaps[0].start < account.begin):
             first = account.first_timestamp
             if first is not None and last is not None and last > first:
@@ -490,10 +493,8 @@ def _oldest_units(store: Store, queues: set[tuple[str, int]]) -> dict[tuple[str,
 
 def first_unit(file: QueueFile) -> int | None:
     """Return the physical offset of the first unit of a message in a file, None without one."""
-    try:
+    with suppress(Unreadable):
         for _, messages in messages_in(file):
             if len(messages):
                 return int(messages["physical_offset"][0])
-    except Unreadable:
-        return None
     return None

@@ -1,28 +1,22 @@
 """The page in a real browser: nothing is refused, nothing foreign runs, everybody can read it, and it prints."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from rmqinspect.cli import main
 from tests.page.test_page import HOSTILE, hostile
+from tests.support.browser import browsers
 from tests.support.samples import sample
 
 __all__ = ["hostile"]
 
+browser = browsers()
+
 PHONE, DESK = 320, 1280  # CSS pixels; 1280 at 400 % is 320
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +110,25 @@ def test_tab_goes_through_all_that_can_be_used(browser: Browser, page_file: Path
     for _ in range(expected):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.outerHTML.slice(0, 60)"))
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+        # What has the focus shows it: by an outline, in the map by a thick stroke.
+        style = page.evaluate(
+            "(({outlineStyle, strokeWidth}) => [outlineStyle, strokeWidth])(getComputedStyle(document.activeElement))"
+        )
+        assert style[0] != "none" or style[1] == "3px", (seen[-1], style)
     assert 'class="skip"' in seen[0]
     assert not any(one.startswith("<body") for one in seen)
     assert any(one.startswith("<summary") for one in seen)
+
+
+def test_the_map_on_the_page_finds_the_damage(browser: Browser, page_file: Path) -> None:
+    told: list[str] = []
+    page = opened(browser, page_file, told)
+    page.get_by_role("button", name="Next damage").click()
+    words = page.locator(".rm-told")
+    assert "commitlog/00000000000000065536" in words.inner_text()
+    assert "rmqinspect show" in words.locator("code").first.inner_text()
+    assert "--at 97187" in words.locator("code").first.inner_text()
+    assert told == []
 
 
 def test_it_prints(browser: Browser, page_file: Path, tmp_path: Path) -> None:

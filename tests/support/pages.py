@@ -1,9 +1,11 @@
 """A page of `rmqinspect report`, read as a browser shows it without a script: texts by section, and every tag."""
 
+import json
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from typing import Any
 
-VOID = frozenset(("meta", "br", "img", "link", "input", "hr", "base", "rect", "path"))
+VOID = frozenset(("meta", "br", "img", "link", "input", "hr", "base"))
 
 
 class Page(HTMLParser):
@@ -15,6 +17,7 @@ class Page(HTMLParser):
         self.sections: dict[str, list[str]] = {}  # texts by the id that labels the section
         self.rows: dict[str, list[list[str]]] = {}  # cells of tables by section
         self.codes: dict[str, list[str]] = {}  # texts of `code` by section
+        self.data: list[Any] = []  # of the maps, one for each store
         self._open: list[tuple[str, str]] = []  # tag, section
         self._cell: list[str] | None = None
         self.feed(html)
@@ -59,6 +62,12 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Add a text to its section, its cell and its code."""
+        if self._open and self._open[-1][0] == "script":
+            if dict(self.tags[-1][1]).get("type") == "application/json":
+                self.data.append(json.loads(data))
+            return
+        if self._open and self._open[-1][0] == "style":
+            return
         text = data.replace("\N{NO-BREAK SPACE}", " ")
         self.sections.setdefault(self._section, []).append(text)
         if self._cell is not None:
