@@ -2,7 +2,7 @@
 //
 //     view [from, to) of the log          what is seen; places become per cent of it
 //     bars: {start, end, element}         every element that has a place; `draw` moves all of them
-//     told: text, command                 the panel below: of what is pointed at, or has the focus
+//     told: text, command                 the panel above: of what is pointed at, or has the focus
 //
 // Texts come from the evidence: they are set as text, never parsed. Nothing is fetched, nothing is evaluated.
 "use strict";
@@ -142,8 +142,8 @@
       this.command = html("code", "");
       this.copied = html("span", "");
       this.told.append(this.words, this.command, this.copied);
-      this.figure.insertBefore(bar, this.svg);
-      this.svg.after(this.told);
+      this.words.textContent = "Point at the map, or go through it with Tab: here stands what it is and where.";
+      this.svg.before(bar, this.told);
     }
 
     // Moves every element to its place in the view; at most once a frame.

@@ -13,6 +13,8 @@ import pytest
 from rmqinspect.commitlog.log_runs import KINDS
 from rmqinspect.document import as_object, typed
 from rmqinspect.forecast.document import document
+from rmqinspect.forecast.versions import ForecastRequest
+from rmqinspect.forecast.versions import forecast as next_start
 from rmqinspect.picture.documents import picture_of, picture_of_start
 from rmqinspect.picture.drawing import figure, json_in_html, svg
 from rmqinspect.picture.model import Picture
@@ -119,16 +121,10 @@ def test_the_map_of_a_sample_is_what_verify_and_forecast_say(name: str) -> None:
     assert forecast is not None
     ends = {(queue["topic"], queue["queue_id"]): queue["max_offset_before"] for queue in forecast["queues"]}
     assert {(queue.topic, queue.queue_id): queue.max_offset for queue in report.map.queues} == ends
-    alone = picture_of_start(*_forecast(sample(name)), "STORE")
+    store = open_store([str(sample(name))])
+    alone = picture_of_start(store, next_start(store, ForecastRequest()), "STORE")
     assert alone is not None
     assert alone.gives_up_from == drawn(report, forecast).gives_up_from
-
-
-def _forecast(root: Path) -> Any:
-    from rmqinspect.forecast.versions import ForecastRequest, forecast
-
-    store = open_store([str(root)])
-    return store, forecast(store, ForecastRequest())
 
 
 def test_the_damaged_record_is_one_run_and_the_rest_is_sound() -> None:
@@ -222,7 +218,11 @@ def test_a_report_of_an_earlier_version_has_no_map() -> None:
 
 def test_offsets_of_groups_are_ticks_of_their_queue() -> None:
     report, _ = damaged()
-    rows = [{"group": "g", "topic": "orders", "queue_id": 0, "consumer_offset": 3, "lag": 5}, {"group": 7}, {}]
+    rows: list[dict[str, Any]] = [
+        {"group": "g", "topic": "orders", "queue_id": 0, "consumer_offset": 3, "lag": 5},
+        {"group": 7},
+        {},
+    ]
     picture = picture_of(report, groups=rows)
     assert picture is not None
     (queue,) = [row for row in picture.queues if row.ticks]

@@ -13,7 +13,7 @@ from tests.picture.test_documents import HOSTILE, damaged, drawn
 from tests.support.browser import browsers, opened, policy
 
 browser = browsers()
-WIDE = {"viewport": {"width": 1000, "height": 800}}
+WIDE: dict[str, Any] = {"viewport": {"width": 1000, "height": 800}}
 
 
 def written(folder: Path, *pictures: Picture, scripted: bool = True) -> Path:
