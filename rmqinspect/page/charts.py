@@ -64,12 +64,12 @@ class TimeLine(NamedTuple):
     rows: Sequence[tuple[str, Sequence[int], int, int]]  # time, messages by topic, messages, bytes
 
 
-def time_line(documents: Mapping[str, Any], zone: tzinfo) -> TimeLine | None:
-    """Return the time line of a store; None where no record was counted."""
+def time_line(documents: Mapping[str, Any], zone: tzinfo, most: int) -> TimeLine | None:
+    """Return the time line of a store in at most so many columns; None where no record was counted."""
     flow = documents.get("flow")
     if flow is None:
         return None
-    begin, step, topics = flow["begin"], flow["step"], flow["topics"]
+    begin, step, topics = _in_columns(flow, most)
     width = len(topics[0]["messages"])
     end = begin + step * width
     names = [short(one["topic"]) if one["topic"] is not None else "all other topics" for one in topics]
@@ -112,6 +112,20 @@ def time_line(documents: Mapping[str, Any], zone: tzinfo) -> TimeLine | None:
         names,
         rows,
     )
+
+
+def _in_columns(flow: Mapping[str, Any], most: int) -> tuple[int, int, list[dict[str, Any]]]:
+    """Return the begin, the step and the topics with neighbouring columns as one, until there are at most so many."""
+    times = -(-len(flow["topics"][0]["messages"]) // most)
+    topics = [
+        {"topic": one["topic"]}
+        | {
+            name: [sum(one[name][first : first + times]) for first in range(0, len(one[name]), times)]
+            for name in ("messages", "bytes")
+        }
+        for one in flow["topics"]
+    ]
+    return flow["begin"], flow["step"] * times, topics
 
 
 def _diagram(title: str, columns: Sequence[Sequence[int]], names: Sequence[str], words: Any) -> Diagram:

@@ -5,6 +5,7 @@ less room, so that the page stays small.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from rmqinspect.page.story import Story, tell
 from rmqinspect.page.words import amount, grouped, moment, short
 from rmqinspect.picture.documents import picture_of
 from rmqinspect.picture.drawing import figure
+from rmqinspect.picture.model import IndexRow
 from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.report import Report
 
@@ -35,11 +37,28 @@ class Room(NamedTuple):
     segments: int
     runs: int  # of the map
     ticks: int  # offsets of groups on the map
+    index_files: int  # on the map
+    columns: int  # of the time line
 
 
-_OF_ONE = Room(codes=60, places=25, files=400, groups=40, topics=20, segments=60, runs=MOST_RUNS, ticks=200)
-_OF_SOME = Room(codes=30, places=8, files=60, groups=15, topics=10, segments=20, runs=400, ticks=60)
-_OF_MANY = Room(codes=12, places=3, files=12, groups=8, topics=6, segments=6, runs=120, ticks=20)
+_OF_ONE = Room(
+    codes=60,
+    places=25,
+    files=400,
+    groups=40,
+    topics=20,
+    segments=60,
+    runs=MOST_RUNS,
+    ticks=200,
+    index_files=200,
+    columns=120,
+)
+_OF_SOME = Room(
+    codes=30, places=8, files=60, groups=15, topics=10, segments=20, runs=400, ticks=60, index_files=100, columns=80
+)
+_OF_MANY = Room(
+    codes=12, places=3, files=12, groups=8, topics=6, segments=6, runs=120, ticks=20, index_files=30, columns=40
+)
 
 
 def room_for(stores: int) -> Room:
@@ -128,7 +147,7 @@ def store_view(documents: Mapping[str, Any], number: int, room: Room, zone: tzin
         from_report=documents["from_report"],
         story=tell(documents, zone),
         picture=_picture(documents, f"s{number}-map", room),
-        time_line=time_line(documents, zone),
+        time_line=time_line(documents, zone, room.columns),
         groups=groups,
         group_rows=[_group_row(line, zone) for line in (groups or {"lines": ()})["lines"][: room.groups]],
         usage=usage and {**usage, "topic": usage.get("topic", ())[: room.topics]},
@@ -165,7 +184,24 @@ def _picture(documents: Mapping[str, Any], name: str, room: Room) -> str | None:
     report = typed(documents["report"], Report)
     ticks = (documents.get("groups") or {"positions": ()})["positions"][: room.ticks]
     picture = picture_of(report, documents.get("forecast"), ticks, room.runs)
-    return None if picture is None or not picture.strips else figure(picture, name)
+    if picture is None or not picture.strips:
+        return None
+    return figure(replace(picture, index_files=_fewer(picture.index_files, room.index_files)), name)
+
+
+def _fewer(rows: Sequence[IndexRow], most: int) -> list[IndexRow]:
+    """Return index files, neighbours as one until there are at most so many."""
+    together = max(1, -(-len(rows) // most))
+    runs = [rows[first : first + together] for first in range(0, len(rows), together)]
+    return [
+        IndexRow(
+            run[0].file + (f" and {amount(len(run) - 1, 'more file')}" if len(run) > 1 else ""),
+            sum(row.entries for row in run),
+            min(row.start for row in run),
+            max(row.end for row in run),
+        )
+        for run in runs
+    ]
 
 
 def command(template: str, stores: Sequence[str], **values: str) -> str:

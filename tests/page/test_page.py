@@ -3,12 +3,13 @@
 import json
 import re
 import shutil
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rmqinspect.page.render import policy
+from rmqinspect.page.render import policy, render
 from rmqinspect.text import group_digits
 from tests.support import oracle
 from tests.support.command import Run, runner
@@ -236,16 +237,51 @@ def test_many_stores_begin_with_a_row_each_the_worst_first(run: Run, tmp_path: P
 def test_the_page_of_forty_stores_is_small(run: Run, tmp_path: Path) -> None:
     run("verify", sample("flipped-bit-5.3.3"), "--report", tmp_path / "one.json", "--hash", "sha256")
     one = json.loads((tmp_path / "one.json").read_text())
-    one["findings"] = one["findings"] * 200
-    one["custody"]["files"] = one["custody"]["files"] * 50
+    one["findings"] = one["findings"] * 50
+    one["custody"]["files"] = one["custody"]["files"] * 10
     fleet = {"stores": [{"store": f"b{number}", **one} for number in range(40)]}
     (tmp_path / "fleet.json").write_text(json.dumps(fleet))
     status, page, html = page_of(run, "--from", tmp_path / "fleet.json")
     assert status == 3
     assert len(page.rows["all"]) == 41
     assert len(html) < LIMIT
-    assert "And 197 more findings" in page.text("s7-findings")
+    assert "And 47 more findings" in page.text("s7-findings")
     assert re.search(r"And [\d ]+ more files", page.text("s7-hashes"))
+
+
+def test_the_page_of_forty_rich_stores_is_small(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is as long as it can be: groups, topics, columns of the time line, index files, damaged runs."""
+    made: list[Any] = []
+
+    def keep(stores: Any, *others: Any) -> str:
+        made.extend(stores)
+        return render(stores, *others)
+
+    monkeypatch.setattr("rmqinspect.page.render.render", keep)
+    run("report", oracle.store("broker", "main-5.3.3"), "--hash", "sha256")
+    (one,) = made
+    for topic in one["flow"]["topics"]:
+        topic["messages"], topic["bytes"] = [1234567] * 120, [1234567890] * 120
+    report = one["report"]
+    end = report["map"]["runs"][-1]["end"]
+    kinds = ("records", "damage")
+    report["map"]["runs"] = [
+        {"start": end * at // 2000, "end": end * (at + 1) // 2000, "kind": kinds[at % 2], "mixed": False}
+        for at in range(2000)
+    ]
+    index = {"entries": 9999, "first_physical_offset": 0, "last_physical_offset": end}
+    report["map"]["index_files"] = [{"file": f"index/{20261121084800000 + at}", **index} for at in range(400)]
+    report["segments"] = report["segments"] * 100
+    report["findings"] = report["findings"] * 30
+    report["custody"]["files"] = report["custody"]["files"] * 20
+    one["groups"]["lines"] = one["groups"]["lines"] * 20
+    fleet = [{**one, "store": f"b{number}"} for number in range(40)]
+    zone, now = timezone(timedelta(hours=8)), datetime.now(UTC)
+    whole = render(fleet, [], zone, now)
+    assert len(whole) < LIMIT
+    assert whole.count('class="rm-data"') == 40
+    assert len(render(fleet[:6], [], zone, now)) < LIMIT
+    assert len(render(fleet[:1], [], zone, now)) < LIMIT
 
 
 # --- the command ------------------------------------------------------------------------------------------
