@@ -16,6 +16,7 @@ from rmqinspect.commands import FORECAST, SALVAGE, VERIFY, fill_command
 from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.page.words import amount, grouped, list_some, moment, short, sized
 from rmqinspect.system.uri import is_remote
+from rmqinspect.verify.codes import BY_CODE, GAPS
 from rmqinspect.verify.next_start import found_lost
 
 _NAMED = 8  # topics or groups in a sentence
@@ -61,6 +62,7 @@ class _Teller:
         self.start: Mapping[str, Any] = documents.get("forecast") or documents.get("start") or {}
         self.verdict: str | None = self.start.get("verdict")
         self.zone = zone
+        self.what = "This store" if self.report["given"] is None else "What was given of a store"
         self.stores = [self.report["run"]["store"]]
         self.damage = self.report["errors"] - self.report["counts"].get("ST-IO", 0)
         self.errors = [row for row in self.report["findings"] if row["severity"] == "error" and row["code"] != "ST-IO"]
@@ -88,13 +90,13 @@ class _Teller:
         report = self.report
         if self.damage:
             rest = "" if report["complete"] else " Not all of it could be read, so there may be more."
-            return f"This store is damaged: {amount(self.damage, 'error')}.{rest}"
+            return f"{self.what} is damaged: {amount(self.damage, 'error')}.{rest}"
         if not report["complete"]:
-            return "Not all of this store could be read. What was read shows no damage."
+            return "Not all could be read. What was read shows no damage."
         if report["warnings"]:
             warnings = amount(report["warnings"], "warning")
             return f"Nothing that is here is damaged, but something is suspicious: {warnings}."
-        return "This store is whole: all checks that were made passed."
+        return f"{self.what} is whole: all checks that were made passed."
 
     def _next_start(self) -> str:
         start, verdict = self.start, self.verdict
@@ -139,13 +141,20 @@ class _Teller:
             )
         if unreachable := start.get("unreachable_messages"):
             yield f"Out of reach by the next start: {amount(unreachable, 'message')}. They stay in the log."
-        if deleted := len(start.get("deleted_files") or ()):
+        # What a start deletes that loses nothing holds nothing, or is built again.
+        deleted = len(start.get("deleted_files") or ())
+        if deleted and self.verdict != Verdict.SAFE:
             yield f"The next start deletes {amount(deleted, 'file')}."
         gone = [*(start.get("already_lost") or ()), *found_lost(report["counts"])]
         for text in gone[:_LISTED]:
             yield f"Already lost: {text}."
         if report["loss"] is not None:
             yield f"Already lost: {report['loss']['summary']}."
+        gaps = [row for row in self.errors if row["code"] in GAPS]
+        for row in gaps[:_LISTED]:
+            yield f"{row['file'] or 'The log'}: {row['message']} ({row['code']})."
+        if len(gaps) > _LISTED:
+            yield f"And {amount(len(gaps) - _LISTED, 'more damaged place')}, listed below."
 
     def _whose(self) -> Iterator[str]:
         lost = self.start.get("lost_by_topic")
@@ -176,16 +185,22 @@ class _Teller:
 
     def _why(self) -> Iterator[str]:
         if (refusal := self.start.get("refusal")) is not None:
-            yield f"{refusal['file']}: {refusal['why']}."
+            named = refusal["file"] in refusal["why"]
+            yield f"{refusal['why'] if named else refusal['file'] + ': ' + refusal['why']}."
         lines = (self.report["next_start"] or {}).get("lines") or ()
-        if self.verdict in (Verdict.LOSES, Verdict.EMPTY):
+        if self.verdict == Verdict.LOSES:
             yield from (f"{_capital(line)}." for line in lines[1:2])
+        if self.verdict == Verdict.EMPTY and self.start.get("proofs"):
+            yield f"More was there: {', '.join(self.start['proofs'])} prove it."
         kinds: dict[str, Mapping[str, Any]] = {}
         for row in self.errors:
             kinds.setdefault(row["code"], row)
-        for row in list(kinds.values())[:_LISTED]:
-            place = row["file"] or "the log"
-            yield f"{place}: {row['message']} ({row['code']})."
+        for code, row in list(kinds.items())[:_LISTED]:
+            known = BY_CODE.get(code)
+            if code not in GAPS:
+                yield f"{row['file'] or 'The log'}: {row['message']} ({code})."
+            elif known is not None:
+                yield f"How {code} comes about: {known.cause}."
         if len(kinds) > _LISTED:
             yield f"And {amount(len(kinds) - _LISTED, 'more kind')} of errors, listed below."
 
@@ -220,14 +235,14 @@ class _Teller:
                 "Save the messages that the start would lose.",
                 self._fill("rmqinspect decode {store} --lost-at-start -o lost.parquet"),
             )
+        if self.verdict == Verdict.EMPTY:
+            yield Step("Find what is missing, or a copy of it: in another folder, a backup, the store of a replica.")
         if (refusal := start.get("refusal")) is not None:
             yield Step(f"What makes it start: {refusal['remedy']}.", self._fill(FORECAST))
         better = [way for way in start.get("instead") or () if way["better"]]
         if better:
             ways = "; ".join(f"{way['way']} ({amount(way['lost_messages'], 'message')} lost)" for way in better[:_WAYS])
-            yield Step(
-                f"Start it another way, which loses less: {ways}.", self._fill(f"{FORECAST} --script -o start.sh")
-            )
+            yield Step(f"Or start it another way: {ways}.", self._fill(f"{FORECAST} --script -o start.sh"))
         elif "instead" not in start:
             yield Step("See whether another way to start loses less.", self._fill(FORECAST))
         yield from self._new_store("Or make")
