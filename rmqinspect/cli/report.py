@@ -110,6 +110,9 @@ def command(arguments: ReportArguments) -> int:
         return _write(answers, arguments, (), several=len(answers) > 1)
     given = given_stores(arguments)
     if len(given) > 1:
+        import rmqinspect.page.documents
+        import rmqinspect.page.sums  # noqa: F401  once, before processes are forked
+
         evidence = evidence_of(given)
         refuse_early(arguments.output, evidence)
         return _write(ask_each(arguments, given, _ask), arguments, evidence, several=True)
