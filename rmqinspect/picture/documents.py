@@ -3,6 +3,8 @@
 A document may come from a file, and may be hostile: what does not fit the log is left out.
 """
 
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,11 +24,14 @@ from rmqinspect.picture.model import (
 )
 from rmqinspect.store.model import Store
 from rmqinspect.times import to_micros
-from rmqinspect.verify.findings import moment
-from rmqinspect.verify.log_map import LogMap, MapCheckpoint, MapQueue
+from rmqinspect.verify.findings import FindingRow, moment
+from rmqinspect.verify.log_map import LogMap, MapCheckpoint, MapQueue, is_damage
 from rmqinspect.verify.report import Report, SegmentAccount
 
 # --- from the report of verify ----------------------------------------------------------------------------
+
+
+_SEGMENT_NAME = re.compile("[0-9]{20}")
 
 
 def picture_of(
@@ -44,14 +49,7 @@ def picture_of(
     if log is None:
         return None
     runs, start, end = _runs(log, most_runs)
-    strips = [
-        Strip(file.file, *_base_and_end(file.file, file.size, report.segments))
-        for file in report.inputs
-        if file.kind in ("segment", "dledger")
-    ]
-    strips = sorted(
-        (strip for strip in strips if start <= strip.start < strip.end <= end), key=lambda strip: strip.start
-    )
+    strips = [strip for strip in _strips(report) if start <= strip.start < strip.end <= end]
     told = _outcome(report, forecast)
     log_end = None if report.next_start is None else report.next_start.log_end
     if log_end is None:
@@ -74,9 +72,26 @@ def picture_of(
         queues,
         left_out,
         [row for row in index if row.start <= row.end],
+        _codes(runs, report.findings),
         cut,
         log_end,
     )
+
+
+def _codes(runs: Sequence[Run], findings: Iterable[FindingRow]) -> dict[int, str]:
+    """Return the codes of the findings about each damaged run, by its start."""
+    damaged = [run for run in runs if run.kind == "damage"]
+    starts = [run.start for run in damaged]
+    codes: dict[int, list[str]] = {}
+    for row in findings:
+        if not is_damage(row) or row.physical_offset is None:
+            continue
+        behind = row.physical_offset + max(row.length or 1, 1)
+        for run in damaged[max(bisect_right(starts, row.physical_offset) - 1, 0) : bisect_left(starts, behind)]:
+            known = codes.setdefault(run.start, [])
+            if row.physical_offset < run.end and row.code not in known:
+                known.append(row.code)
+    return {start: ", ".join(known) for start, known in codes.items() if known}
 
 
 def _runs(log: LogMap, most: int) -> tuple[list[Run], int, int]:
@@ -89,13 +104,16 @@ def _runs(log: LogMap, most: int) -> tuple[list[Run], int, int]:
     return folded(painted([given], start, end, "unread"), most), start, end
 
 
-def _base_and_end(file: str, size: int, accounts: Sequence[SegmentAccount]) -> tuple[int, int]:
-    """Return where a segment begins and ends: by the byte account, else by its name."""
-    base = next((account.base for account in accounts if account.file == file), None)
-    if base is None:
-        name = file.rpartition("/")[2]
-        base = int(name) if name.isascii() and name.isdigit() and len(name) <= 20 else -1
-    return base, base + size
+def _strips(report: Report) -> list[Strip]:
+    """Return the segments in log order: where they begin by the byte account, else by their names."""
+    bases = {account.file: account.base for account in report.segments}
+    strips = []
+    for file in report.inputs:
+        if file.kind in ("segment", "dledger"):
+            name = file.file.rpartition("/")[2]
+            base = bases.get(file.file, int(name) if _SEGMENT_NAME.fullmatch(name) else -1)
+            strips.append(Strip(file.file, base, base + file.size))
+    return sorted(strips, key=lambda strip: strip.start)
 
 
 def _outcome(report: Report, forecast: Mapping[str, Any] | None) -> Mapping[str, Any]:

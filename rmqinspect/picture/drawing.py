@@ -57,7 +57,8 @@ def figure(picture: Picture, name: str = "map") -> str:
 
 def json_in_html(picture: Picture) -> str:
     """Return the data of a picture as a script element holds it: nothing in it ends the element."""
-    told = json.dumps(_escaped(picture.data()), ensure_ascii=True, separators=(",", ":"))
+    layout = {"log": [LOG_TOP, LOG_HEIGHT], "lane": [LANE_TOP, LANE_HEIGHT], "bar": [BAR_TOP, BAR_HEIGHT]}
+    told = json.dumps(_escaped(picture.data() | {"layout": layout}), ensure_ascii=True, separators=(",", ":"))
     return told.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -106,7 +107,9 @@ def description(picture: Picture) -> str:
 def run_words(picture: Picture, run: Run) -> str:
     """Return what a run is and where."""
     mixed = ", and other bytes between" if run.mixed else ""
-    return f"{run.kind}: {KINDS[run.kind]}{mixed}; {count(run.end - run.start, 'byte')}; {_place(picture, run.start)}"
+    codes = f" ({picture.codes[run.start]})" if run.kind == "damage" and run.start in picture.codes else ""
+    size = count(run.end - run.start, "byte")
+    return f"{run.kind}{codes}: {KINDS[run.kind]}{mixed}; {size}; {_place(picture, run.start)}"
 
 
 def _place(picture: Picture, place: int) -> str:

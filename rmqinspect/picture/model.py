@@ -11,7 +11,7 @@ draws the same from its data, which a page holds as JSON.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -116,6 +116,7 @@ class Picture:
     queues: Sequence[QueueRow] = ()
     queues_left_out: int = 0
     index_files: Sequence[IndexRow] = ()
+    codes: Mapping[int, str] = field(default_factory=dict)  # start of a damaged run -> codes of its findings
     gives_up_from: int | None = None  # physical offset where the next start cuts the log; None: it does not
     log_end: int | None = None  # behind the last record; None: not known
     _bases: list[int] = field(init=False, repr=False, compare=False)
@@ -166,13 +167,11 @@ class Picture:
             "end": self.end,
             "command": self.command(0).removesuffix("0"),
             "kinds": [[kind, words] for kind, words in KINDS.items()],
-            # The name only where it does not follow from the place.
-            "strips": [
-                [strip.start, strip.end, *([] if strip.file == f"commitlog/{strip.start:020}" else [strip.file])]
-                for strip in self.strips
-            ],
+            "strips": list(_strip_rows(self.strips)),
+            "stops": list(MARKS),  # kinds of items that a reader goes to one after the other
             # `mixed` only where it is true.
             "runs": [[run.start, run.end, kinds.index(run.kind), *([1] if run.mixed else [])] for run in self.runs],
+            "codes": {str(start): codes for start, codes in self.codes.items()},
             "lanes": [[lane.label, [list(item) for item in lane.items]] for lane in self.lanes()],
             "left_out": self.left_out,
         }
@@ -181,6 +180,21 @@ class Picture:
     def left_out(self) -> str:
         """What is not drawn, "" if all is."""
         return f"{count(self.queues_left_out, 'more queue')} not drawn" if self.queues_left_out else ""
+
+
+def _strip_rows(strips: Sequence[Strip]) -> Iterator[list[Any]]:
+    """Yield [start, size, number of segments of this size that follow each other], and the name if it is another."""
+    row: list[Any] = []
+    for start, end, file in ((strip.start, strip.end, strip.file) for strip in strips):
+        usual = file == f"commitlog/{start:020}"
+        if usual and len(row) == 3 and (row[0] + row[1] * row[2], row[1]) == (start, end - start):
+            row[2] += 1
+            continue
+        if row:
+            yield row
+        row = [start, end - start, 1, *([] if usual else [file])]
+    if row:
+        yield row
 
 
 def _index_items(rows: Sequence[IndexRow]) -> Iterator[Item]:

@@ -9,11 +9,10 @@
 
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const LOG_TOP = 22, LOG_HEIGHT = 40, LANE_TOP = 70, LANE_HEIGHT = 28, BAR_TOP = 15, BAR_HEIGHT = 8;
   const STEP = 1.25; // of a zoom
   const LEAST = 16; // bytes that are seen at least
+  const LEAST_WIDE = 8; // pixels of a segment
   const MOST_STOPS = 200; // damaged runs that Tab stops at; N and P go to all
-  const MARKED = ["scan", "cut", "new_end", "deleted", "end", "time"];
 
   const make = (name, attributes, text) => {
     const element = document.createElementNS(SVG, name);
@@ -31,11 +30,22 @@
   const described = (value) => `${grouped(value)} (0x${BigInt(value).toString(16)})`;
   const bytes = (size) => `${grouped(size)} ${String(size) === "1" ? "byte" : "bytes"}`;
 
+  // Segments come as [start, size, how many of this size follow each other, their name if it is another].
+  function* segments(rows) {
+    for (const [first, size, number, name] of rows) {
+      for (let at = 0n; at < BigInt(number); at += 1n) {
+        const start = BigInt(first) + at * BigInt(size);
+        yield { start, end: start + BigInt(size), file: name ?? `commitlog/${String(start).padStart(20, "0")}` };
+      }
+    }
+  }
+
   class StoreMap {
     constructor(figure) {
       this.figure = figure;
       this.name = figure.id;
       this.data = JSON.parse(figure.querySelector("script.rm-data").textContent);
+      this.strips = [...segments(this.data.strips)];
       this.svg = figure.querySelector("svg.rm-svg");
       this.start = Number(this.data.start);
       this.end = Math.max(Number(this.data.end), this.start + 1);
@@ -54,6 +64,7 @@
 
     build() {
       const { svg, data } = this;
+      const [laneTop, laneHeight] = data.layout.lane;
       for (const child of [...svg.childNodes]) if (child.localName !== "defs") child.remove();
       svg.removeAttribute("aria-labelledby");
       svg.setAttribute("role", "application");
@@ -61,52 +72,59 @@
       svg.setAttribute("aria-label", `Map of the store ${data.store}: arrows move, plus and minus zoom, Home and End go ` +
         "to its ends, N and P to the next and previous damage, Escape shows all, Tab goes through marks and damage");
       svg.classList.add("rm-view");
-      svg.setAttribute("height", LANE_TOP + LANE_HEIGHT * data.lanes.length);
+      svg.setAttribute("height", laneTop + laneHeight * data.lanes.length);
       this.axis = ["start", "middle", "end"].map((anchor, number) =>
         svg.appendChild(make("text", { class: "rm-label", x: `${50 * number}%`, y: 14, "text-anchor": anchor })));
       const runs = data.runs.map((run) => ({ start: run[0], end: run[1], kind: data.kinds[run[2]], mixed: run[3] === 1 }));
       const sound = runs.filter((run) => run.kind[0] !== "damage");
       for (const run of sound) this.addRun(run);
-      for (const strip of data.strips.slice(1)) {
-        const line = make("rect", { class: "rm-divide", y: LOG_TOP, height: LOG_HEIGHT, width: 1 });
-        this.add(line, strip[0], strip[0]);
+      this.dividers = svg.appendChild(make("g", {}));
+      for (const strip of this.strips.slice(1)) {
+        const line = make("rect", { class: "rm-divide", y: data.layout.log[0], height: data.layout.log[1], width: 1 });
+        this.add(line, strip.start, strip.start, this.dividers);
       }
       // Damage is drawn last: no neighbour hides it.
       for (const run of runs) if (run.kind[0] === "damage") this.addRun(run);
-      data.lanes.forEach(([label, items], number) => this.addLane(label, items, LANE_TOP + LANE_HEIGHT * number));
+      data.lanes.forEach(([label, items], number) => this.addLane(label, items, laneTop + laneHeight * number));
       this.controls();
     }
 
     addRun(run) {
       const [kind, words] = run.kind;
       const isDamage = kind === "damage";
-      const element = make("rect", { y: LOG_TOP, height: LOG_HEIGHT, fill: `url(#${this.name}-${kind})` });
+      const [top, height] = this.data.layout.log;
+      const element = make("rect", { y: top, height, fill: `url(#${this.name}-${kind})` });
       const size = BigInt(run.end) - BigInt(run.start);
-      const told = `${kind}: ${words}${run.mixed ? ", and other bytes between" : ""}; ${bytes(size)}`;
+      const codes = this.data.codes[run.start];
+      const told = `${kind}${codes === undefined ? "" : ` (${codes})`}: ${words}${run.mixed ? ", and other bytes between" : ""}; ${bytes(size)}`;
       if (isDamage) {
         element.setAttribute("class", "rm-outline");
         this.damage.push(element);
       }
-      this.add(element, run.start, run.end, told, isDamage && this.damage.length <= MOST_STOPS, !isDamage);
+      this.addTold(element, run.start, run.end, told, isDamage && this.damage.length <= MOST_STOPS, !isDamage);
     }
 
     addLane(label, items, top) {
+      const [barTop, barHeight] = this.data.layout.bar;
       this.svg.appendChild(make("text", { class: "rm-label", x: 0, y: top + 11 }, label));
       for (const [start, end, kind, text] of items) {
         const isTick = start === end;
         const element = make("rect", {
-          class: `rm-item rm-${kind}`, y: isTick ? top + BAR_TOP - 3 : top + BAR_TOP,
-          height: isTick ? BAR_HEIGHT + 6 : BAR_HEIGHT, width: 2,
+          class: `rm-item rm-${kind}`, y: isTick ? top + barTop - 3 : top + barTop,
+          height: isTick ? barHeight + 6 : barHeight, width: 2,
         });
-        this.add(element, start, end, text, MARKED.includes(kind));
+        this.addTold(element, start, end, text, this.data.stops.includes(kind));
       }
     }
 
-    // `text` says what it is; of a `long` one the place below the pointer is told, not its beginning.
-    add(element, start, end, text, isStop = false, long = false) {
+    add(element, start, end, parent) {
       this.bars.push({ element, start: Number(start), end: Number(end) });
-      this.svg.appendChild(element);
-      if (text === undefined) return;
+      parent.appendChild(element);
+    }
+
+    // `text` says what it is; of a `long` one the place below the pointer is told, not its beginning.
+    addTold(element, start, end, text, isStop = false, long = false) {
+      this.add(element, start, end, this.svg);
       const place = { start, end, text, long };
       element.addEventListener("pointermove", (event) => this.tell(place, long ? this.placeAt(event) : start));
       element.addEventListener("click", (event) => this.copy(place, long ? this.placeAt(event) : start));
@@ -163,6 +181,9 @@
         element.setAttribute("x", `${100 * low}%`);
         if (start !== end) element.setAttribute("width", `${Math.max(100 * (high - low), 0.0001)}%`);
       }
+      // Borders of segments only where these are wide enough to be seen between them.
+      const seen = (this.strips.length * size) / (this.end - this.start);
+      this.dividers.setAttribute("display", this.svg.clientWidth / seen < LEAST_WIDE ? "none" : "inline");
       const places = [this.from, (this.from + this.to) / 2, this.to];
       this.axis.forEach((text, number) => { text.textContent = grouped(BigInt(Math.round(places[number]))); });
       this.figure.dataset.from = Math.round(this.from);
@@ -171,17 +192,15 @@
 
     // --- what is told -----------------------------------------------------------------------------------------
 
-    where(place) {
+    where(place, end = place) {
       const at = BigInt(place);
-      const strip = this.data.strips.findLast((one) => BigInt(one[0]) <= at && at < BigInt(one[1]));
-      if (strip === undefined) return `offset ${described(at)}`;
-      const file = strip[2] ?? `commitlog/${String(strip[0]).padStart(20, "0")}`;
-      return `offset ${described(at)}, ${file} at ${described(at - BigInt(strip[0]))}`;
+      const span = `offset ${described(at)}${at === BigInt(end) ? "" : ` to ${grouped(end)}`}`;
+      const strip = this.strips.findLast((one) => one.start <= at && at < one.end);
+      return strip === undefined ? span : `${span}, ${strip.file} at ${described(at - strip.start)}`;
     }
 
     tell(place, at) {
-      const span = String(place.start) === String(place.end) || place.long ? "" : ` to ${grouped(place.end)}`;
-      this.words.textContent = `${place.text}; ${this.where(at)}${span}`;
+      this.words.textContent = `${place.text}; ${this.where(at, place.long ? at : place.end)}`;
       this.command.textContent = this.data.command + String(at);
       this.copied.textContent = " (Enter or a click copies it)";
     }
@@ -284,7 +303,7 @@
     wheel(event) {
       const isSideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
       const way = isSideways && event.deltaX !== 0 ? event.deltaX : event.deltaY;
-      const inLog = event.clientY - this.svg.getBoundingClientRect().top < LANE_TOP;
+      const inLog = event.clientY - this.svg.getBoundingClientRect().top < this.data.layout.lane[0];
       // Below the log a wheel scrolls the page, and so it does where nothing is left to zoom.
       const isAll = this.to - this.from >= this.end - this.start;
       if (!(inLog || event.ctrlKey || isSideways) || (isAll && (isSideways || way > 0))) return;

@@ -25,7 +25,7 @@ from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.model import Store
 from rmqinspect.text import group_digits
 from rmqinspect.times import format_millis
-from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.findings import Finding, FindingRow
 from rmqinspect.verify.queue_survey import QueueSurvey
 from rmqinspect.verify.whole_log import SegmentState
 
@@ -129,7 +129,7 @@ def _layers(
     tails = [_range(finding, "stale") for finding in found if finding.code == "CL-STALE-TAIL"]
     yield [*tails, *(Run(start, end, "stale") for state in segments for start, end, _ in state.stale)]
     ranges = [Run(start, end, "damage", mixed) for start, end, mixed in damaged]
-    yield [*ranges, *(_range(finding, "damage") for finding in found if _is_damage(finding))]
+    yield [*ranges, *(_range(finding, "damage") for finding in found if is_damage(finding))]
     yield [
         *(Run(segment.base, segment.end, "unread") for segment in store.segments if segment.base not in known),
         *(
@@ -159,7 +159,8 @@ def _account(state: SegmentState) -> Iterator[Run]:
         yield Run(at, segment.end, "records")
 
 
-def _is_damage(finding: Finding) -> bool:
+def is_damage(finding: Finding | FindingRow) -> bool:
+    """Whether a finding says that bytes of the log are damaged."""
     of_log = finding.code.startswith(("CL-", "DL-")) and finding.code not in _OF_FILES
     return of_log and finding.severity == "error"
 

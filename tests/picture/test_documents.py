@@ -22,7 +22,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.verify import run as run_module
 from rmqinspect.verify.report import Report, report_of
 from rmqinspect.verify.result import VerifyOptions
-from rmqinspect.verify.run import verify_and_forecast
+from rmqinspect.verify.run import verify, verify_and_forecast
 from tests.support import oracle
 from tests.support.building import fill, lay, write_segment
 from tests.support.samples import NAMES, sample
@@ -131,6 +131,7 @@ def test_the_damaged_record_is_one_run_and_the_rest_is_sound() -> None:
     picture = drawn(*damaged())
     assert [(run.start, run.end) for run in picture.damaged] == [(97187, 97513)]
     assert picture.strip_at(97187) == ("commitlog/00000000000000065536", 65536, 131072)
+    assert picture.codes == {97187: "CL-CRC-BODY"}
     assert picture.command(97187) == "rmqinspect show STORE --at 97187"
     assert picture.gives_up_from == 97187
 
@@ -162,12 +163,25 @@ def test_more_damage_than_findings_have_rows_is_seen(tmp_path: Path) -> None:
     assert len(drawn(report).runs) <= 2000
 
 
-def test_what_the_level_or_ctrl_c_leaves_out_is_not_read() -> None:
+def test_what_the_level_leaves_out_is_not_read() -> None:
     store = open_store([str(sample("flipped-bit-5.3.3"))])
     result = verify_and_forecast(store, VerifyOptions("quick"))
     assert result.log_map is not None
     assert (result.log_map.runs[0].start, result.log_map.runs[0].kind) == (0, "unread")
     assert not result.log_map.queues
+
+
+def test_what_ctrl_c_left_over_is_not_read() -> None:
+    def stop(size: int) -> None:
+        raise KeyboardInterrupt
+
+    result = verify(open_store([str(sample("flipped-bit-5.3.3"))]), VerifyOptions(), progress=stop)
+    assert result.log_map is not None
+    assert [(run.start, run.end, run.kind) for run in result.log_map.runs] == [
+        (0, 63425, "records"),
+        (63425, 65536, "filler"),
+        (65536, 327680, "unread"),
+    ]
 
 
 # --- what a file may say ------------------------------------------------------------------------------------
@@ -214,6 +228,43 @@ def test_a_report_of_an_earlier_version_has_no_map() -> None:
     plain = as_object(damaged()[0])
     del plain["map"]
     assert picture_of(typed(plain, Report)) is None
+
+
+def test_a_terabyte_and_forty_stores_stay_small() -> None:
+    gib = 1 << 30
+    names = [f"commitlog/{number * gib:020}" for number in range(1000)]
+    plain = as_object(damaged()[0])
+    spans = [(at, at + gib - 700, "records", at + gib) for at in range(0, 1000 * gib, gib)]
+    runs = [
+        {"start": start, "end": end, "kind": kind, "mixed": False}
+        for first, middle, sound, last in spans
+        for start, end, kind in ((first, middle, sound), (middle, last, "filler"))
+    ]
+    runs[501:502] = [
+        runs[501] | {"end": runs[501]["start"] + 1, "kind": "damage"},
+        runs[501] | {"start": runs[501]["start"] + 1},
+    ]
+    queue, index = plain["map"]["queues"][0], plain["map"]["index_files"][0]
+    queues = [queue | {"topic": f"a topic with a long name {number:05}"} for number in range(10_000)]
+    files = [index | {"file": f"index/{number:017}", "last_physical_offset": gib} for number in range(800)]
+    large = typed(
+        plain
+        | {
+            "map": plain["map"] | {"runs": runs, "queues": queues, "index_files": files},
+            "inputs": [{"file": name, "size": gib, "kind": "segment"} for name in names],
+            "segments": [],
+        },
+        Report,
+    )
+    whole, share = picture_of(large), picture_of(large, most_runs=50)
+    assert whole is not None
+    assert share is not None
+    assert len(whole.strips) == 1000
+    assert len(figure(whole)) < 400_000
+    assert 40 * len(figure(share)) < 3_000_000
+    for picture in (whole, share):
+        assert any(run.start <= runs[501]["start"] < run.end and run.kind == "damage" for run in picture.runs)
+        assert "9 960 more queues" in figure(picture)
 
 
 def test_offsets_of_groups_are_ticks_of_their_queue() -> None:

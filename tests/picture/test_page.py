@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from rmqinspect.commitlog.log_runs import Run, painted
 from rmqinspect.picture.drawing import figure, script, style
-from rmqinspect.picture.model import Picture
+from rmqinspect.picture.model import Picture, Strip
 from tests.picture.test_documents import HOSTILE, damaged, drawn
 from tests.support.browser import browsers, opened, policy
 
@@ -20,10 +21,12 @@ def written(folder: Path, *pictures: Picture, scripted: bool = True) -> Path:
     """Write a page with pictures, as a report has them."""
     code = script() if scripted else ""
     figures = "".join(figure(picture, f"map{number}") for number, picture in enumerate(pictures))
+    # Beside the policy of the page: a text that is parsed as markup is an error.
+    strict = f"{policy(code)}; require-trusted-types-for 'script'"
     file = folder / "page.html"
     file.write_text(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>map</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(code)}"><style>{style()}</style></head>'
+        f'<meta http-equiv="Content-Security-Policy" content="{strict}"><style>{style()}</style></head>'
         f"<body><main>{figures}</main>{f'<script>{code}</script>' if scripted else ''}</body></html>",
         encoding="utf-8",
     )
@@ -79,7 +82,7 @@ def test_the_damage_stands_where_verify_found_it_and_its_command_shows_it(browse
         words = page.locator(".rm-told div").inner_text().replace("\u00a0", " ")
         assert "commitlog/00000000000000065536 at 31 651 (0x7ba3)" in words
         assert "326 bytes" in words
-        assert "offset 97 187 (0x17ba3)" in words
+        assert "offset 97 187 (0x17ba3) to 97 513" in words
         outline.hover()
         assert page.locator(".rm-told code").inner_text() == f"rmqinspect show STORE --at {start}"
 
@@ -145,7 +148,7 @@ def test_tab_goes_through_damage_and_marks_and_enter_copies_the_command(browser:
                 break
             labels.append(label)
         marks = [mark.text for mark in drawn(*damaged()).marks]
-        assert labels[0].startswith("damage: ")
+        assert labels[0].startswith("damage (CL-CRC-BODY): ")
         assert len(labels) == 1 + len(marks)
         assert all(any(label.startswith(text) for label in labels) for text in marks)
         assert page.locator("svg [role=button]").count() == len(labels)
@@ -202,11 +205,36 @@ def test_hostile_texts_are_texts(browser: Browser, tmp_path: Path, scripted: boo
             assert "onerror" in told.page.locator(".rm-told").first.inner_text()
 
 
+def test_a_terabyte_is_seen_whole_and_from_near(browser: Browser, tmp_path: Path) -> None:
+    gib = 1 << 30
+    strips = [Strip(f"commitlog/{at:020}", at, at + gib) for at in range(0, 1000 * gib, gib)]
+    bad = [Run(at, at + 1, "damage") for at in range(77, 1000 * gib, gib)]
+    runs = painted([[Run(0, 1000 * gib, "records")], bad], 0, 1000 * gib)
+    picture = Picture("S", 0, 1000 * gib, strips, runs)
+    with opened(browser, written(tmp_path, picture), **WIDE) as told:
+        page = told.page
+        assert view(page) == (0, 1000 * gib)
+        borders = page.locator(".rm-divide")
+        assert borders.count() == 999
+        assert not borders.first.is_visible()
+        assert page.locator(".rm-outline").count() == 1000
+        page.locator("svg.rm-svg").focus()
+        for _ in range(3):
+            page.keyboard.press("n")
+        assert page.locator(".rm-told code").inner_text() == f"rmqinspect show S --at {2 * gib + 77}"
+        assert f"commitlog/{2 * gib:020} at 77 (0x4d)" in page.locator(".rm-told div").inner_text()
+        for _ in range(60):
+            page.keyboard.press("-")
+        for _ in range(20):
+            page.keyboard.press("+")
+        assert page.locator(".rm-divide").nth(500).is_visible()
+
+
 def test_without_script_and_in_print_the_whole_picture_is_there(browser: Browser, file: Path, tmp_path: Path) -> None:
     static: dict[str, Any] = {**WIDE, "java_script_enabled": False}
     with opened(browser, file, **static) as told:
         damage = told.page.locator(".rm-outline title")
-        assert re.match("damage: .*; 326 bytes; offset 97 187", damage.text_content() or "")
+        assert re.match(r"damage \(CL-CRC-BODY\): .*; 326 bytes; offset 97 187", damage.text_content() or "")
         before = told.page.locator("svg.rm-svg rect").count()
     with opened(browser, file, **WIDE) as told:
         page = told.page
