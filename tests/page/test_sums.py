@@ -71,7 +71,7 @@ def test_the_sums_are_those_of_the_commands(run: Run, name: str) -> None:
     assert {(line["group"], line["topic"]): line["lag"] for line in told["groups"]["lines"]} == lags
 
 
-@pytest.mark.parametrize("name", sampled((*STORES, *DAMAGED), 2))
+@pytest.mark.parametrize("name", sampled((*STORES, *DAMAGED), 4))
 def test_the_time_line_has_each_message_once(name: str) -> None:
     _, result = documents(place_of(name))
     assert isinstance(result.fold, PageFold)
