@@ -361,7 +361,7 @@ def _print(forecast: "Forecast", store: "Store", arguments: ForecastArguments) -
     if sys.stdout.isatty():
         from rmqinspect.cli.forecast_screen import SCREEN
         from rmqinspect.cli.log_bar import bar_lines
-        from rmqinspect.picture.documents import picture_of_start
+        from rmqinspect.picture.starts import picture_of_start
 
         print_lines(
             bar_lines(picture_of_start(store, forecast, store.name), SCREEN, "log", colour=colour), colour=colour

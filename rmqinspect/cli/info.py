@@ -161,8 +161,8 @@ def _bar_lines(facts: "Overview", start: "Forecast | None", strips: Strips, *, c
     if sys.stdout.isatty():
         from rmqinspect.cli.log_bar import bar_lines
         from rmqinspect.commitlog.log_runs import Run
-        from rmqinspect.picture.documents import picture_of_ends
         from rmqinspect.picture.model import Strip
+        from rmqinspect.picture.starts import picture_of_ends
 
         end = facts.log.end
         kinds = {"unknown": "damage"}

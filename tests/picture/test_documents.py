@@ -15,9 +15,10 @@ from rmqinspect.document import as_object, typed
 from rmqinspect.forecast.document import document
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.forecast.versions import forecast as next_start
-from rmqinspect.picture.documents import picture_of, picture_of_start
+from rmqinspect.picture.documents import picture_of
 from rmqinspect.picture.drawing import figure, json_in_html, svg
 from rmqinspect.picture.model import Picture
+from rmqinspect.picture.starts import picture_of_start
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify import run as run_module
 from rmqinspect.verify.report import Report, report_of
@@ -235,7 +236,7 @@ def test_a_terabyte_and_forty_stores_stay_small() -> None:
     names = [f"commitlog/{number * gib:020}" for number in range(1000)]
     plain = as_object(damaged()[0])
     spans = [(at, at + gib - 700, "records", at + gib) for at in range(0, 1000 * gib, gib)]
-    runs = [
+    runs: list[dict[str, Any]] = [
         {"start": start, "end": end, "kind": kind, "mixed": False}
         for first, middle, sound, last in spans
         for start, end, kind in ((first, middle, sound), (middle, last, "filler"))
