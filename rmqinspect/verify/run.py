@@ -209,7 +209,9 @@ class VerifyRun:
         standard = {code.code for code in CODES if code.level in levels_up_to("standard")}
         memory = self.memory
         limits = CheckLimits(self.limit, frozenset(standard & self.options.codes), names=memory is not None)
-        check = partial(check_split, limits=limits, plan=self.plan, new_fold=self.options.fold)
+        check = partial(check_split, limits=limits, plan=self.plan)
+        if self.options.fold is not None:
+            check = partial(check, new_fold=self.options.fold)
         if memory is not None:
             memory.plan(self.plan, limits)
             check = partial(self._known_or_checked, memory, check)
