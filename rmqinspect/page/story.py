@@ -176,8 +176,9 @@ class _Teller:
                 f"at {self._moment(first)}" if first == last else f"from {self._moment(first)} to {self._moment(last)}"
             )
             yield f"The messages that the next start loses were stored {words}."
-        if (loss := self.report["loss"]) is not None and loss["newest_store_timestamp"] is not None:
-            yield f"The newest message that anything refers to was stored at {self._moment(loss['newest_store_timestamp'])}."
+        newest = (self.report["loss"] or {}).get("newest_store_timestamp")
+        if newest is not None:
+            yield f"The newest message that anything refers to was stored at {self._moment(newest)}."
         stored = sorted(row["store_timestamp"] for row in self.errors if row["store_timestamp"] is not None)
         if stored:
             yield f"The first damaged message was stored at {self._moment(stored[0])}."
