@@ -24,6 +24,11 @@ GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 
+# Message traces: of clients that name no other topic; with AccessChannel.CLOUD a region stands behind the prefix.
+# Source: TopicValidator, TraceConstants.TRACE_TOPIC_PREFIX.
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TRACE_PREFIX = "rmq_sys_TRACE_DATA_"
+
 # System topics (TopicValidator#isSystemTopic, and additions of later versions). %RETRY%, %DLQ% and %LMQ%
 # topics are not included: they hold users' messages. Neither are topics named after a cluster or broker
 # (`<cluster>_REPLY_TOPIC`), which cannot be recognized by name.
@@ -35,7 +40,7 @@ SYSTEM_TOPICS = frozenset(
         "OFFSET_MOVED_EVENT",
         "CHECKPOINT_TOPIC",
         SCHEDULE_TOPIC,
-        "RMQ_SYS_TRACE_TOPIC",
+        TRACE_TOPIC,
         HALF_TOPIC,
         OP_TOPIC,
         ROCKSDB_HALF_TOPIC,

@@ -101,6 +101,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | what a page says first; what it counts while `verify` reads | `page/story.py`, `page/sums.py` |
 | many stores side by side; a row for each | `fleet/run.py`, `fleet/summary.py`; the screen: `cli/fleet.py` |
 | columns, labels, folded lines of a screen | `cli/terminal.py`, `text.py`; times: `times.py` |
+| message traces: bodies; rows; those of one message | `codec/traces.py`; `find/traces.py`; `find/life_traces.py` |
 | what a query engine's filters let a reader skip | `tables/hints.py`; of DuckDB: `sql/pushed.py` |
 | loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |
 

@@ -116,6 +116,21 @@ A dimension keeps up to 262,144 values. Of more, those with the fewest bytes bec
 `bytes_error` says by how much other rows may be too small. The sum of all rows is exact all the same. With `usage
 --sample` all numbers are estimates, and `bytes_error` is half of their 95 % interval.
 """,
+    "traces": """
+One row per context of a message trace: what a client with tracing switched on wrote of a message that it sent (`Pub`),
+began to consume (`SubBefore`), consumed (`SubAfter`), of the end of a transaction, and of a recall. A message consumed
+once has two rows of one `request_id`; each retry has two more. The records are those of `RMQ_SYS_TRACE_TOPIC`, of
+`rmq_sys_TRACE_DATA_…`, of each topic whose first record begins as a trace does, and of `decode --trace-topic NAME`; of
+a log without queues only those with a known name. What is not traced may have happened all the same: tracing is the
+client's choice, a batch of traces is lost with its client, and a full buffer drops them. A null is written as the text
+`null`, and is a null here.
+
+`status`: `malformed` where a field is missing or is no value of its kind, so that the decoder of the clients fails,
+with what can be read of it; `unknown_type` for another type than these; else that of the record, as in `messages`. A
+record without a context is one row. Proxies and gRPC clients (5.x) send spans and metrics elsewhere: none of them is
+in a store.
+`physical_offset` joins with `messages`, and so does `msg_id`, but for batches.
+""",
     "transactions": """
 One row per half message, with all its copies: a broker stores a half message again at each check. The rows are in the
 order of the newest copies, which `physical_offset` and `queue_offset` are about. `pending`: the broker will ask the

@@ -32,7 +32,7 @@ from rmqinspect.cli.options import (
     use_colour,
 )
 from rmqinspect.cli.parameters import argument, complete_tables, option, takes
-from rmqinspect.cli.selection import SelectionOptions, TimeOptions, UnconsumedOptions, read_selection, with_times
+from rmqinspect.cli.selection import RowChoiceOptions, TimeOptions, TraceOptions, read_selection, with_times
 from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.text import count, describe_size, escape, group_digits
@@ -358,6 +358,7 @@ class _Reading:
             offsets=range_to_read(read.store, read.selection.offsets),
             named=read.selection.named,
             columns=self.plan.wanted,
+            trace_topics=arguments.trace_topics if isinstance(arguments, TraceOptions) else (),
             start=arguments.start if isinstance(arguments, LostOptions) else ANY_START,
             on_gap=partial(self._note_gap, read),
         )
@@ -442,7 +443,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeArguments(RowsOptions, MessageOptions, SelectionOptions, UnconsumedOptions, LostOptions, CarveOptions):
+class DecodeArguments(RowsOptions, MessageOptions, RowChoiceOptions, LostOptions, CarveOptions):
     """What `decode` is asked for."""
 
     paths: tuple[str, ...] = argument("[NAME=]PATH...", type=PATH)

@@ -20,7 +20,7 @@ from rmqinspect.cli.decode import MessageOptions, RowsOptions, RowsPlan, make_pl
 from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
 from rmqinspect.cli.parameters import TEXT, option, release_option, takes
-from rmqinspect.cli.selection import SelectionOptions, read_selection, read_time
+from rmqinspect.cli.selection import SelectionOptions, TraceOptions, read_selection, read_time
 from rmqinspect.cli.session import Session, json_line, with_offsets, write_lines
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.codec.message_id import split_batch
@@ -306,7 +306,7 @@ def _document(told: Sequence[_Told], view: "View", *, complete: bool) -> dict[st
 
 
 @dataclass(frozen=True, kw_only=True)
-class FindArguments(NamedSourceOptions, QuestionOptions):
+class FindArguments(NamedSourceOptions, QuestionOptions, TraceOptions):
     """What `find` is asked for."""
 
     life: bool | None = option(
@@ -368,7 +368,13 @@ def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selec
         asked = replace(selection, lost_at_start=None)
         finding = Finding(list(_targets(plan, session)), asked, arguments.limit, arguments.redact)
         life = arguments.life if format_ in ("table", "json") else False
-        lives = Lives(life, scan=arguments.scan, jobs=count_jobs(arguments), unread=finding.beside)
+        lives = Lives(
+            life,
+            scan=arguments.scan,
+            jobs=count_jobs(arguments),
+            unread=finding.beside,
+            trace_topics=arguments.trace_topics,
+        )
         with closing(finding.hits()) as hits:
             for store, rows in hits:
                 progress.clear()  # stdout and stderr may be the same terminal

@@ -49,17 +49,27 @@ class Traced(NamedTuple):
 class Lives:
     """Takes hits, and traces their lives. Copies of one message have one life."""
 
-    def __init__(self, life: bool | None, *, scan: bool, jobs: int, unread: dict[str, None]) -> None:
+    def __init__(
+        self,
+        life: bool | None,
+        *,
+        scan: bool,
+        jobs: int,
+        unread: dict[str, None],
+        trace_topics: tuple[str, ...] = (),
+    ) -> None:
         """Trace all hits, none, or a few of few (None); `scan`: by reading the whole log, in so many threads.
 
-        `unread` gets a line for everything that the lives need and that could not be read.
+        `unread` gets a line for everything that the lives need and that could not be read. `trace_topics` hold message
+        traces, besides those that are found.
         """
+        self._trace_topics = trace_topics
         self.unread = unread
         self._all = life is True
         self._wanted = life is not False
         self._scan, self._jobs = scan, jobs
         self._hits: list[tuple[Store, int]] = []
-        self._left = 0
+        self._left = self._traces = 0
         self._problems: list[str] = []
 
     def take(self, store: "Store", rows: "pa.RecordBatch") -> None:
@@ -77,11 +87,14 @@ class Lives:
             for number, (store, place) in enumerate(self._hits):
                 if (store.name, place) in met:
                     continue
+                if store.name not in tracers:
+                    tracers[store.name] = stack.enter_context(LifeTracer(store, self._trace_topics))
+                if not self._all and tracers[store.name].holds_traces(place):
+                    self._traces += 1
+                    continue
                 if shown == MOST_LIVES and not self._all:
                     self._left += 1
                     continue
-                if store.name not in tracers:
-                    tracers[store.name] = stack.enter_context(LifeTracer(store))
                 if self._all and not tracers[store.name].is_prepared(place):
                     following = self._hits[number : number + _AT_ONCE]
                     with suppress(Unreadable):  # then each is traced for itself, and says so
@@ -111,6 +124,8 @@ class Lives:
         yield from self._problems
         if self._wanted and not self._all and len(self._hits) > _MOST_HITS:
             yield "--life shows what became of each message"
+        if self._traces:
+            yield f"{count(self._traces, 'hit')} of message traces, whose keys name it: --life shows their lives, too"
         if self._left:
             yield f"the lives of {group_digits(MOST_LIVES)} messages are shown; --life shows those of all hits"
 

@@ -12,8 +12,10 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from rmqinspect.cli.terminal import Screen
-from rmqinspect.find.life import GroupLife, KeyEntry, Life, Passing
+from rmqinspect.find.life import GroupLife, Life, Passing
+from rmqinspect.find.life_index import KeyEntry
 from rmqinspect.find.life_records import MessagePop, Step
+from rmqinspect.find.life_traces import Traced
 from rmqinspect.find.queue_units import Unit
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.text import count, describe_duration, describe_offset, describe_size, group_digits
@@ -55,6 +57,7 @@ def life_lines(
     yield from _SCREEN.several("queue unit", units)
     yield from _SCREEN.several("index", _index_words(life.entries, redaction))
     yield from _group_lines(life, words, everything=everything)
+    yield from _SCREEN.several("trace", _trace_words(life, words, redaction, everything=everything))
     if life.stored_twice:
         yield from _SCREEN.rows("stored", f"{count(1 + len(life.stored_twice), 'time')}: the producer sent it again")
     if life.others:
@@ -244,16 +247,75 @@ def _group_lines(life: Life, words: _Words, *, everything: bool) -> Iterator[str
         yield from _SCREEN.rows(group, chains[group])
     if len(shown) > most:
         yield from _SCREEN.rows("", f"and {count(len(shown) - most, 'group')} more with retries")
+    proven = {one.group for one in life.traces if one.kind == "consumed"}  # a trace says more
     alike: dict[str, list[str]] = {}
     for group in sorted(plain - set(shown)):
         alike.setdefault(chains[group].partition(":")[0], []).append(group)
-    for words_of, names in alike.items():
+    for words_of, all_names in alike.items():
+        names = [name for name in all_names if words_of != "passed" or name not in proven]
+        if not names:
+            continue
         more = f" and {count(len(names) - most, 'group')} more" if len(names) > most else ""
         yield from _SCREEN.rows(words_of, ", ".join(names[:most]) + more + (_PASSED if words_of == "passed" else ""))
     if life.groups_unknown is not None:
         yield from _SCREEN.rows("groups", f"not known: {life.groups_unknown}")
     elif not life.groups and any(step.copy.is_consumed for step in life.steps):
         yield from _SCREEN.rows("groups", "none has an offset in its queue")
+
+
+# --- traces ---------------------------------------------------------------------------------------
+
+_MOST_TRACES = 40  # with lines of their own, unless all are asked for
+# Source: ConsumeReturnType, ConsumeMessageConcurrentlyService.ConsumeRequest#run.
+_RESULTS = {"TIME_OUT": "after the timeout", "EXCEPTION": "an exception", "RETURNNULL": "no answer"}
+
+
+def _trace_words(life: Life, words: _Words, redaction: Redaction | None, *, everything: bool) -> Iterator[str]:
+    """Yield what clients traced, a line each; where they traced other messages only, that."""
+    if life.trace_topics and not life.traces:
+        yield f"none in {', '.join(life.trace_topics)}: what is not traced may have happened all the same"
+    most = len(life.traces) if everything else _MOST_TRACES
+    for one in life.traces[:most]:
+        client = _client(one, redaction)
+        yield f"{_traced(one, words)}{f', from {client}' if client else ''}"
+    if len(life.traces) > most:
+        yield f"and {count(len(life.traces) - most, 'trace')} more"
+
+
+def _traced(one: Traced, words: _Words) -> str:
+    group = one.group or "an unknown group"
+    cost = "" if one.cost_ms is None else f" in {group_digits(one.cost_ms)} ms"
+    match one.kind:
+        case "sent":
+            batch = f" with {count(one.messages - 1, 'other')}" if one.messages > 1 else ""
+            return f"sent{batch} by {group}, {words.time(one.began)}{cost}: {_outcome(one)}"
+        case "ended":
+            state = {"COMMIT_MESSAGE": "committed", "ROLLBACK_MESSAGE": "rolled back", "UNKNOW": "left undecided"}
+            checked = " when the broker asked" if one.from_check else ""
+            return f"{state.get(one.transaction_state or '', 'ended')} by {group}, {words.time(one.began)}{checked}"
+        case "recalled":
+            return f"recalled by {group}, {words.time(one.began)}: {_outcome(one)}"
+    retry = f", retry {one.reconsume_times}" if one.reconsume_times else ""
+    if one.success is None:
+        return f"given to {group}, {words.time(one.began)}{retry}: its end is not traced"
+    return f"consumed by {group}, {words.time(one.ended or one.began)}{cost}{retry}: {_outcome(one)}"
+
+
+def _outcome(one: Traced) -> str:
+    how = _RESULTS.get(one.result or "")
+    return ("success" if one.success else "failed") + (f", {how}" if how else "")
+
+
+def _client(one: Traced, redaction: Redaction | None) -> str | None:
+    """Return the address of the client as it may be shown; None: not at all."""
+    if one.client is None or redaction is None or not redaction.hides("hosts"):
+        return one.client
+    return redaction.value("hosts", one.client.encode())
+
+
+def _trace_document(one: Traced, words: _Words, redaction: Redaction | None) -> dict[str, Any]:
+    times = {"began": words.iso(one.began), "ended": words.iso(one.ended)}
+    return {**asdict(one), **times, "client": _client(one, redaction), "places": list(one.places)}
 
 
 # --- as a document --------------------------------------------------------------------------------
@@ -276,6 +338,8 @@ def life_document(life: Life, zone: tzinfo = UTC, redaction: Redaction | None = 
         "same_id": list(life.others),
         "transaction": asdict(life.transaction) if life.transaction is not None else None,
         "groups": [_group_document(group, words) for group in life.groups],
+        "traces": [_trace_document(one, words, redaction) for one in life.traces],
+        "trace_topics": list(life.trace_topics),
         "searched": {
             "index_files": life.searched.index_files,
             "read": _spans(life.searched.read),

@@ -41,6 +41,18 @@ class TopicOptions(TopicNameOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TraceOptions:
+    """Which topics hold message traces."""
+
+    trace_topics: tuple[str, ...] = option(
+        "--trace-topic",
+        multiple=True,
+        metavar="NAME",
+        help="Also a topic of message traces. RMQ_SYS_TRACE_TOPIC, and topics that begin with a trace, are found.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TimeOptions(ZoneOptions):
     """Which times; `with_times` reads them."""
 
@@ -108,6 +120,11 @@ class UnconsumedOptions:
         metavar="GROUP",
         help="Messages that a consumer group has not consumed, those of its retry topics among them.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChoiceOptions(SelectionOptions, TraceOptions, UnconsumedOptions):
+    """Which rows of any table."""
 
 
 def read_selection(options: SelectionOptions) -> "Selection":

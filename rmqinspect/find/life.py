@@ -3,6 +3,7 @@
     record        its queue unit, those of light queues, the index entries of its keys
     copies        what a delay, a timer, a transaction, retries and dead letters made of it, in the order of the log
     groups        whether each has passed it, and the retries and the dead letter it caused
+    traces        what clients say of sending and consuming it
 
 `trace_life` needs a few reads. What it did not search is said.
 
@@ -29,7 +30,6 @@ from typing import TypeVar
 import numpy as np
 
 from rmqinspect.broker.copies import NO_COPIES, Stored, copy_of
-from rmqinspect.broker.dispatch import has_index_keys
 from rmqinspect.broker.transactions import (
     IN_HALF_TOPIC,
     IN_REAL_TOPIC,
@@ -41,16 +41,15 @@ from rmqinspect.broker.transactions import (
     Surroundings,
     judge,
 )
-from rmqinspect.codec.arrays import ABSENT, Ints, Span
-from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
+from rmqinspect.codec.arrays import ABSENT, Ints
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.consumequeue.units import find_unit_with_tags
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find.consumers import Passed
+from rmqinspect.find.life_index import KeyEntry, entries_of
 from rmqinspect.find.life_records import LifeRecords, MessagePop, Searched, Step
+from rmqinspect.find.life_traces import Traced, TraceRecords
 from rmqinspect.find.queue_units import COMPACTION, Unit, compacted_topics, files_of_queue, units_of
-from rmqinspect.index.geometry import IndexFile
-from rmqinspect.index.lookup import look_up
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.store.model import Store
@@ -256,69 +255,6 @@ def _names(op: ParsedFields, half: Step) -> bool:
     return op.number("queue_id") == half.queue_id and str(half.queue_offset).encode() in (op.body or b"").split(b",")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyEntry:
-    """One key of a record, and the index files with an entry that leads from it to the record."""
-
-    kind: str  # msg_id or key
-    key: str
-    files: tuple[str, ...]
-    detail: str = ""  # why there is no file
-
-
-def entries_of(records: LifeRecords, step: Step) -> list[KeyEntry]:
-    """Return the keys of a record with the index files that lead from each to the record.
-
-    An entry holds a hash: another key may have the same. Source: IndexService#buildIndex.
-
-    :raises Unreadable: an I/O error.
-    """
-    if not has_index_keys(step.sys_flag):
-        return []
-    keys = [("msg_id", step.properties.get("UNIQ_KEY")), *(("key", key) for key in dict.fromkeys(step.keys))]
-    wanted = {
-        key: [index_hash(index_key(step.topic, key, mark)) for mark in (ID_MARKS if kind == "msg_id" else ("",))]
-        for kind, key in reversed(keys)
-        if key
-    }
-    if not wanted:
-        return []
-    place, found = step.physical_offset, dict[str, list[str]]()
-    headers = [index.header for index in records.index_files if index.header is not None]  # each usable file has one
-    borders = [(int(one.begin_physical_offset), int(one.end_physical_offset)) for one in headers]
-    for index in _files_around(records.index_files, borders, place):
-        for key, places in look_up([index], wanted, records.log.follows, records.spans_of).places.items():
-            if place in places:
-                found.setdefault(key, []).append(index.file.name)
-    why = "" if len(found) == len(wanted) else _why_none(records, borders, place)
-    return [KeyEntry(kind, key, tuple(found.get(key, ())), "" if key in found else why) for kind, key in keys if key]
-
-
-def _why_none(records: LifeRecords, borders: Sequence[Span], place: int) -> str:
-    """Return why no entry leads to a record; `borders` are those of the index files. The first that holds counts."""
-    files, around = records.index_files, _files_around(records.index_files, borders, place)
-    if records.store.hides("index") or records.unread_index:
-        records.unread.append("not all index files could be read")
-        return "not known: not all index files could be read"
-    if not files:
-        return "no index file can be used" if records.store.index_files else "no index files given"
-    if place < borders[0][0]:
-        return f"the index begins at {describe_offset(borders[0][0])}"
-    if place > (last := max(end for _, end in borders)):
-        return f"the index ends at {describe_offset(last)}"
-    if around and not look_up(around, {}, records.log.follows, records.spans_of).files:
-        return f"{around[0].file.name} contradicts itself"
-    for (low, (_, end)), (high, (begin, _)) in pairwise(zip(files, borders, strict=True)):
-        if end < place < begin:
-            return f"{low.file.name} ends before it, {high.file.name} begins behind it"
-    return "the entry is missing"
-
-
-def _files_around(files: Sequence[IndexFile], borders: Sequence[Span], place: int) -> list[IndexFile]:
-    """Return the files whose borders a place lies between."""
-    return [index for index, (begin, end) in zip(files, borders, strict=True) if begin <= place <= end]
-
-
 LIFE_DATABASES = ("config/consumerOffsets", "config/topics", *CONFIG_DATABASES, *QUEUE_DATABASES)
 """Folders of the RocksDB databases that a life may be read from."""
 
@@ -363,6 +299,8 @@ class Life:
     searched: Searched
     remarks: tuple[str, ...]  # what is not known, and why
     groups_unknown: str | None = None  # why not all groups are known, None if they are
+    traces: tuple[Traced, ...] = ()  # what clients traced of it, by time
+    trace_topics: tuple[str, ...] = ()  # where that was searched
 
 
 def trace_life(store: Store, place: int, *, everything: bool = False, jobs: int = 1) -> Life:
@@ -377,6 +315,21 @@ def trace_life(store: Store, place: int, *, everything: bool = False, jobs: int 
 
 class LifeTracer(LifeRecords):
     """Traces lives in one store; keeps what several of them need."""
+
+    def __init__(self, store: Store, trace_topics: tuple[str, ...] = ()) -> None:
+        """Take the topics that hold message traces, besides those that are found."""
+        super().__init__(store)
+        self._trace_topics = trace_topics
+
+    @cached_property
+    def traces(self) -> TraceRecords:
+        """What clients traced."""
+        return TraceRecords(self, self._trace_topics)
+
+    def holds_traces(self, place: int) -> bool:
+        """Whether the record at a physical offset is one of message traces."""
+        identity = self.log.identity_at(place)
+        return identity is not None and identity.topic in self.traces.topics
 
     @cached_property
     def surroundings(self) -> Surroundings:
@@ -402,6 +355,9 @@ class LifeTracer(LifeRecords):
         compacted = self.compacted & {step.topic for step in steps if step.copy.is_consumed}
         remarks += (f"whether it is still served: {topic} has {COMPACTION}" for topic in sorted(compacted))
         transaction = self._or(remarks, lambda: transaction_of(self, self.surroundings, steps), None)
+        untraced: tuple[list[Traced], list[str]] = ([], [])
+        traces, unknown = self._or(remarks, lambda: self.traces.of(steps, others), untraced)
+        remarks += unknown
         return Life(
             record=next(step for step in steps if step.physical_offset == place),
             units=tuple(self._or(remarks, lambda: self._units(place), [])),
@@ -414,6 +370,8 @@ class LifeTracer(LifeRecords):
             groups=tuple(self._groups(steps, remarks)),
             searched=searched,
             remarks=(*dict.fromkeys([*searched.remarks, *remarks, *self.consumers.problems[:1]]),),
+            traces=tuple(traces),
+            trace_topics=() if record.topic in self.traces.topics else self.traces.topics,
             groups_unknown=self.consumers.unread or (None if self.consumers.given else "no consumer offsets given"),
         )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rmqinspect.tables.table import Table
 
-# Name -> module and constant. What tables of the fleet are made of lies on floors above: here are only their names.
+# Name -> module and constant. What some tables are made of lies on floors above: here are only their names.
 _PLACES = {
     "messages": ("rmqinspect.tables.log", "MESSAGES_TABLE"),
     "segments": ("rmqinspect.tables.log", "SEGMENTS_TABLE"),
@@ -25,6 +25,7 @@ _PLACES = {
     "rocksdb_entries": ("rmqinspect.tables.config", "ROCKSDB_ENTRIES"),
     "timer_units": ("rmqinspect.tables.pointers", "TIMER_UNITS"),
     "usage": ("rmqinspect.tables.usage", "USAGE"),
+    "traces": ("rmqinspect.find.traces", "TRACES"),
     "transactions": ("rmqinspect.tables.transactions", "TRANSACTIONS"),
     "stores": ("rmqinspect.show.stores", "STORES"),
     "next_starts": ("rmqinspect.forecast.starts", "NEXT_STARTS"),

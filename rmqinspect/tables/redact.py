@@ -21,7 +21,19 @@ _COLUMNS: dict[str, frozenset[str]] = {
     "tags": frozenset({"tags", "tags_code", "ext_tags_code"}),
     "properties": frozenset({"properties"}),
     "hosts": frozenset(
-        {"born_host", "born_port", "store_host", "store_port", "msg_id", "offset_msg_id", "client_host", "deletes"}
+        {
+            *(
+                "born_host",
+                "born_port",
+                "store_host",
+                "store_port",
+                "msg_id",
+                "offset_msg_id",
+                "client_host",
+                "deletes",
+            ),
+            *("broker_address", "request_id", "transaction_id"),
+        }
     ),
 }
 

@@ -40,6 +40,7 @@ class Request:
     with_damaged: bool = False  # those with a wrong body CRC are not left out
     offsets: tuple[int, int] | None = None  # physical offsets [start, end)
     entry: ScanState | None = None  # state of the scan at the start of `offsets`, if they lie in one segment
+    trace_topics: tuple[str, ...] = ()  # of `traces`: topics that hold traces, besides those that are found
     start: AskedStart = ANY_START  # of `next_starts`: the release, None: each; and the exit before it
     raw_body: bool = False  # bodies as stored, not decompressed
     max_body: int = 64 << 20  # bodies larger than this after decompression stay compressed

@@ -7,6 +7,8 @@ import pytest
 
 from rmqinspect.broker.copies import RECORD_KINDS
 from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
+from rmqinspect.codec.traces import LAYOUTS, RESULTS
+from rmqinspect.codec.traces import STATUSES as TRACE_STATUSES
 from rmqinspect.diff.result import KINDS
 from rmqinspect.explain.lookup import explain, is_name
 from rmqinspect.find import REASONS
@@ -44,6 +46,7 @@ OTHERS: dict[str, set[str]] = {
     "difference": set(KINDS),
     "kind of record": set(RECORD_KINDS),
     "answer to a pull": set(PULL_STATUSES),
+    "message trace": {*LAYOUTS, *RESULTS[1:], *TRACE_STATUSES},
     "reason of a miss": set(REASONS),
     "level": set(LEVELS),
     "severity": {code.severity for code in CODES},

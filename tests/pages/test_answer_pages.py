@@ -12,7 +12,7 @@ from rmqinspect.find import REASONS
 from rmqinspect.forecast.document import listed_fields
 from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.tables.messages import SCHEMA
-from tests.support import oracle
+from tests.support import oracle, traced
 from tests.support.command import Run, runner
 from tests.support.documents import check_listed, page_of, table_of
 from tests.support.samples import ROOT, sample
@@ -44,6 +44,7 @@ def documents(find: Run, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
         find(FLIPPED, "--id", "7F000001000055970000000000038270"),
         find(popped, "-k", "pop-3", "-k", "txkey-rollback"),
         find(oracle.store("crash", "base-4.2.0-clean"), "--offset", "415"),  # a prepared message
+        find(traced.store("files-5.3.3"), "-k", "X2"),  # a transaction whose clients traced it
     )
     return [json.loads(out) for _, out, _ in answers]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from rmqinspect.cli import main
-from tests.support import oracle, slow_pointers
+from tests.support import oracle, slow_pointers, traced
 from tests.support.samples import ROOT
 from tests.support.sparks import quiet
 
@@ -30,6 +30,7 @@ PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 
 # Exported stores: whole brokers, light queues, a broker whose oldest segments were deleted, and two damaged stores.
 BROKERS = {"main": "main-5.3.3", "four": "main-4.9.7", "light": "lmq-5.3.3", "short": "retention-4.9.7"}
+TRACED = "files-4.9.7"
 DAMAGED = {"hole": "seg_missing_mid-4.9.7-c", "unqueued": "cq_queue_lost-5.5.0-h"}
 
 Rows = list[dict[str, Any]]
@@ -77,6 +78,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.chdir(folder)
     options = ["--all", "--engine", "local", "-j", "1", "--fail-on", "never", "-q"]
     assert main(["export", *stores, "-o", "lake", *options]) == 0
+    # Other recipes know the records of all stores: of the one with traces only these are added.
+    with_traces = f"traced={traced.store(TRACED)}"
+    assert main(["export", with_traces, "-o", "traced", "--table", "traces", *options[1:]]) == 0
+    for file in (folder / "traced" / "traces").glob("*.parquet"):
+        file.rename(folder / "lake" / "traces" / file.name)
     yield folder
     os.chdir(before)
 
@@ -342,6 +348,18 @@ def test_a_message_is_found_by_its_key_with_the_groups_that_passed_it(ask: Ask) 
         columns = "topic", "queue_id", "queue_offset", "msg_id", "group", "passed"
         assert tuples(of(name, rows), *columns) == sorted(expected, key=repr)
     assert {row["passed"] for row in of("main", rows)} == {True}
+
+
+def test_traces_say_what_listeners_answered(ask: Ask) -> None:
+    rows = ask("Was it consumed? The trace says")
+    consumed = [row for row in traced.truth(TRACED)["consumed"] if row["group"] != "g_untraced"]
+    expected = [(row["msg_id"], row["group"], row["reconsume_times"], row["outcome"] == "success") for row in consumed]
+    columns = "msg_id", "group", "reconsume_times", "success"
+    assert tuples(rows, *columns) == sorted(expected, key=repr)
+    times = {(row["msg_id"], row["group"], row["outcome"]): row["at"] for row in consumed}
+    for row in rows:
+        ended = round(row["client_timestamp"].timestamp() * 1000)
+        assert any(abs(ended - at) < 3000 for key, at in times.items() if key[:2] == (row["msg_id"], row["group"]))
 
 
 def test_producers_are_those_the_broker_stored_messages_of(ask: Ask) -> None:
