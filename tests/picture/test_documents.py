@@ -21,15 +21,18 @@ from rmqinspect.picture.model import Picture
 from rmqinspect.picture.starts import picture_of_start
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify import run as run_module
-from rmqinspect.verify.report import Report, report_of
+from rmqinspect.verify.report import Report, read_reports, report_of
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify, verify_and_forecast
 from tests.support import oracle
 from tests.support.building import fill, lay, write_segment
+from tests.support.command import Run, runner
+from tests.support.growing import EARLIER, set_times
 from tests.support.samples import NAMES, sample
 from tests.support.sampling import sampled
 
 CASES = [*(("crash", name) for name in oracle.cases("crash")), *(("broker", name) for name in oracle.cases("broker"))]
+run = runner()
 NO_RANGE = {"CL-NAME", "CL-SIZE", "CL-HOLE", "CL-DUPLICATE", "CL-FIRST", "DL-INDEX"}  # about files
 
 
@@ -146,22 +149,32 @@ def test_the_map_is_the_same_for_any_splits_and_threads(monkeypatch: pytest.Monk
             assert told(sample(name), jobs=3)[0].map == whole
 
 
-def test_more_damage_than_findings_have_rows_is_seen(tmp_path: Path) -> None:
-    """Ten thousand records with a wrong CRC, each beside a good one: no finding tells of the last of them."""
-    raw = bytearray(fill(lay([{"topic": "t", "body": b"Hello"} for _ in range(6000)]), 1 << 20))
+def test_more_damage_than_findings_have_rows_is_seen_and_carried(run: Run, tmp_path: Path) -> None:
+    """Fifteen hundred records with a wrong CRC, each beside a good one: no finding tells of the last of them."""
+    raw = bytearray(fill(lay([{"topic": "t", "body": b"Hello"} for _ in range(3000)]), 1 << 20))
     bad, start = [], 0
-    for number in range(6000):
+    for number in range(3000):
         size = int.from_bytes(raw[start : start + 4])
         if number % 2:
             raw[raw.index(b"Hello", start)] ^= 1
             bad.append((start, start + size))
         start += size
-    write_segment(tmp_path / "commitlog", bytes(raw))
-    report, _ = told(tmp_path)
-    assert report.findings_left_out > 1000
-    runs = [(run.start, run.end) for run in drawn(report).damaged]
+    write_segment(tmp_path / "store" / "commitlog", bytes(raw))
+    set_times(tmp_path / "store", EARLIER)
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    run("verify", tmp_path / "store", "-q", "-j", "1", "--report", first)
+    run("verify", tmp_path / "store", "-q", "-j", "1", "--since", first, "--report", second)
+    before, after = (read_reports(str(path))[None] for path in (first, second))
+    assert isinstance(before, Report)
+    assert isinstance(after, Report)
+    told_of = sum(row.count for row in before.findings if row.code == "CL-CRC-BODY")
+    assert (before.counts["CL-CRC-BODY"], told_of) == (1500, 1000)
+    runs = [(one.start, one.end) for one in drawn(before).damaged]
     assert all(covers(runs, *span) for span in bad)
-    assert len(drawn(report).runs) <= 2000
+    assert len(drawn(before).runs) <= 2000
+    assert after.map == before.map
+    assert after.taken_over is not None
+    assert after.taken_over.segments == 1
 
 
 def test_what_the_level_leaves_out_is_not_read() -> None:
