@@ -101,6 +101,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | what stands in a gap of a salvaged log | `rescue/bridge.py` |
 | which entries of a DLedger log belong together, and how many are lost | `rescue/ledger_chain.py` |
 | what a command does with its stores, and its exit status | `cli/session.py`, `cli/__init__.py` |
+| what a page says first; what it counts while `verify` reads | `page/story.py`, `page/sums.py` |
 | many stores side by side; a row for each | `fleet/run.py`, `fleet/summary.py`; the screen: `cli/fleet.py` |
 | columns, labels, folded lines of a screen | `cli/terminal.py`, `text.py`; times: `times.py` |
 | message traces: bodies; rows; those of one message | `codec/traces.py`; `find/traces.py`; `find/life_traces.py` |

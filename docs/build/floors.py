@@ -88,6 +88,12 @@ FLOORS = (
     Folder(
         9, "explain", "codec find show store verify", "the meaning of codes, fields, flags, and lines of broker logs"
     ),
+    Folder(
+        9,
+        "page",
+        "broker codec commitlog config find forecast picture rocksdb store tables verify",
+        "one page about stores, for a browser: HTML that needs nothing else",
+    ),
     Folder(9, "fleet", "forecast show store tables", "many stores read side by side: processes, a row for each"),
     Folder(
         9,
@@ -99,8 +105,8 @@ FLOORS = (
     Folder(
         10,
         "cli",
-        "broker codec commitlog config diff explain export find fleet forecast output picture rescue rocksdb show "
-        "spark sql store tables verify",
+        "broker codec commitlog config diff explain export find fleet forecast output page picture rescue rocksdb "
+        "show spark sql store tables verify",
         "one module per command: options in, screens out",
     ),
 )
@@ -118,11 +124,12 @@ LIBRARIES = {
     "duckdb": "sql",
     "isal": "codec",
     "javaproperties": "store",
+    "jinja2": "page",
     "llvmlite": "codec",
     "msgspec": "document verify cli",
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
-    "rescue",
+    "rescue page",
     "pyarrow": "codec system output tables find diff forecast verify export rescue show spark sql cli",
     "prometheus_client": "output",
     "py4j": "spark",

@@ -136,6 +136,7 @@ VERBS = {
     "usage": "What takes the bytes of the log; what a retention would free.",
     "verify": "All checks, one verdict.",
     "forecast": "The next start of a broker: will it start, what will be lost?",
+    "report": "One page about stores for a browser, to be forwarded: HTML.",
     "rebuild": "New queues, index and checkpoint from a sound log, in a new place.",
     "salvage": "A store that a broker serves, from damaged ones, in a new place.",
     "sql": "One SELECT over all tables of one or several stores.",

@@ -179,7 +179,7 @@ def print_screen(
 
     `screen_of` returns the command for the screen of an answer, by its number.
     """
-    order = sorted(range(len(answers)), key=lambda number: _worst_first(answers[number]))
+    order = sorted(range(len(answers)), key=lambda number: worst_first(answers[number]))
     head, *lines = table_lines([answers[number] for number in order])
     click.echo(click.style(head, bold=True) if colour else head, err=err, color=colour)
     for number, line in zip(order, lines, strict=True):
@@ -204,7 +204,7 @@ def command_about(verb: str, options: FleetOptions, given: Sequence[Given]) -> C
     return command
 
 
-def _worst_first(answer: Answer) -> tuple[int, ...]:
+def worst_first(answer: Answer) -> tuple[int, ...]:
     """Return what sorts the worst answer to the front; what was not read because of Ctrl-C is last.
 
     A start that loses something is as bad as damage, whatever the status of a summary is.

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -75,6 +75,7 @@ from rmqinspect.verify.run import (
 if TYPE_CHECKING:
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.output.openmetrics import Sample
+    from rmqinspect.tables.redact import Redaction
 
 _FILES = f".files{SUMS}"  # what the name of the list of files ends in
 _QUICK_ERRORS = 3  # named when the quick part is done; the screen lists all
@@ -100,6 +101,30 @@ def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
             click.echo(f"{code.code:{width}}  {code.severity:7}  {code.level:8}  {code.rule}")
         ctx.exit()
     return asked
+
+
+class RunOptions(Protocol):
+    """What a command that runs the checks is told about their run."""
+
+    @property
+    def hash(self) -> str | None:
+        """How files are digested."""
+
+    @property
+    def redact(self) -> "Redaction | None":
+        """What is hidden."""
+
+    @property
+    def progress(self) -> bool | None:
+        """Whether progress is shown."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is remarked."""
+
+    @property
+    def verbose(self) -> int:
+        """How much more is remarked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,12 +266,23 @@ def checked(arguments: VerifyArguments, given: Given, copies: ExitStack) -> tupl
     if watch is not None and arguments.level != "quick":
         share = read_share(arguments, arguments.level)
         options = replace(options, memory=remember(store, watch, options, arguments.since, share))
-    outcome, custody = _verify(store, watch, options, arguments)
+    outcome, custody = run_checks(store, watch, options, arguments)
+    return told(outcome, custody, arguments, name_of(given.paths, listed), started), store
+
+
+def told(
+    outcome: VerifyResult,
+    custody: Custody | None,
+    arguments: RunOptions,
+    name: str,
+    started: datetime,
+) -> Report:
+    """Return the report of a run, redacted as asked for; `name` is the store as the user named it."""
     redacted = arguments.redact is not None
     if arguments.redact is not None:
         outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
     # The store may be a folder inside the path: print the path that was given.
-    return report_of(outcome, name_of(given.paths, listed), custody, started=started, redacted=redacted), store
+    return report_of(outcome, name, custody, started=started, redacted=redacted)
 
 
 def _open(arguments: VerifyArguments, given: Given) -> tuple[Store, Watch | None]:
@@ -270,8 +306,8 @@ def name_of(paths: Sequence[str], store: Store) -> str:
 # --- the run --------------------------------------------------------------------------------------
 
 
-def _verify(
-    store: Store, watch: Watch | None, options: VerifyOptions, arguments: VerifyArguments
+def run_checks(
+    store: Store, watch: Watch | None, options: VerifyOptions, arguments: RunOptions
 ) -> tuple[VerifyResult, Custody | None]:
     """Run the checks, take the digests and forecast the next start; Ctrl-C ends all and keeps what they found."""
     log = sum(split.end - split.start for split in splits_to_read(store, options.level))

@@ -55,7 +55,7 @@ def costs(row: StoreRow) -> bool:
 
 def row_of_info(name: str, facts: Overview, document: Mapping[str, Any]) -> StoreRow:
     """Return the row of a summary and its document."""
-    start = _worst(document["next_start"])
+    start = worst_start(document["next_start"])
     if facts.stop.state == "running":
         first = _FIRST[Verdict.RUNS]
     elif start:
@@ -86,7 +86,7 @@ def row_of_forecast(name: str, store: Store, found: Forecast, document: Mapping[
 
 def row_of_report(name: str, store: Store | None, report: Mapping[str, Any]) -> StoreRow:
     """Return the row of a report of `verify`; `store` for how it stopped, None: not known any more."""
-    start = _worst(report["next_start"])
+    start = worst_start(report["next_start"])
     version = report["broker_version"]
     return StoreRow(
         store=name,
@@ -99,7 +99,7 @@ def row_of_report(name: str, store: Store | None, report: Mapping[str, Any]) -> 
     )
 
 
-def _worst(next_start: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def worst_start(next_start: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return the worst version of `next_start` of a document; nothing without a forecast."""
     if next_start is None:
         return {}

@@ -135,15 +135,26 @@ class _Held(NamedTuple):
 class Delays:
     """The delayed messages of one store."""
 
-    def __init__(self, store: Store, request: Request, choice: DelayChoice) -> None:
+    def __init__(
+        self,
+        store: Store,
+        request: Request,
+        choice: DelayChoice,
+        found: CopyFold | None = None,
+        damage_end: int = 0,
+    ) -> None:
+        """Read the store; its log only if what the records say is not `found` already.
+
+        With it comes the physical offset behind the last range that lost its records.
+        """
         self.store, self.request, self.choice = store, request, choice
         self.sources = read_delay_sources(store, request)
         self.now = self.sources.now if choice.at is None else choice.at
         # Whether all of the log was given: what is not there is lost.
         self.whole = bool(store.segments) and store.neighbours and not store.hides_log
         self._judged = 0  # records that became rows, before the filters
-        self._damage_end = 0  # physical offset behind the last range that lost its records
-        found = self._look()
+        self._damage_end = damage_end  # physical offset behind the last range that lost its records
+        found = self._look() if found is None else found
         self._disobeyed = found.disobeyed()
         self._waited = len(found.found["waiting"]["identity"])
         self._without_copy = found.without_copy()

@@ -338,6 +338,16 @@ def read_transactions(store: Store, request: Request) -> StoreTransactions:
             request.on_gap(kind, start, end)
 
     records = fold_log(store, replace(request, offsets=None, on_gap=note_gap), TransactionRecords)
+    return transactions_of(store, request, records, lost)
+
+
+def transactions_of(
+    store: Store, request: Request, records: TransactionRecords, lost: Sequence[tuple[int, int]]
+) -> StoreTransactions:
+    """Return the state of each transaction from the records of the whole log, which are taken out of `records`.
+
+    `lost` are the ranges of the log that lost their records, as physical offsets.
+    """
     # What is not needed any more goes before the joins take their memory.
     half = records.found.pop("half")
     halves = Halves(*(half.pop(name) for name in ("physical_offset", "queue_offset", "key", "kept_in")))

@@ -85,13 +85,14 @@ def _details(outcome: Outcome, log_end: int | None, eras: str, counts: Mapping[s
     labelled = (
         ("heals", healed_words(outcome, missing)),
         ("groups", consumer_words(outcome)),
-        ("already lost", "; ".join((*already_lost(outcome, missing), *_found_lost(counts)))),
+        ("already lost", "; ".join((*already_lost(outcome, missing), *found_lost(counts)))),
     )
     named = (f"{label}: {text}" for label, text in labelled if text)
     return [*filter(None, (end, f"{deleted} deleted" if deleted else "")), *named, *outcome.conf_notes]
 
 
-def _found_lost(counts: Mapping[str, int]) -> Iterator[str]:
+def found_lost(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield what the findings, counted by code, say of messages that are lost before a start."""
     for codes, what, where in _LOST:
         if number := max(counts.get(code, 0) for code in codes):  # a record may have both of two codes
             yield f"{count(number, what)} {where}"

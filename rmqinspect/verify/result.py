@@ -1,6 +1,6 @@
 """What a run of `verify` is asked to do, what it found, and what it read, in the words of its screen and report."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ from rmqinspect.broker.version_estimate import VersionEstimate
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.forecast.outcome import Forecast
 from rmqinspect.store.model import Store
+from rmqinspect.tables.read_log import LogFold
 from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.verify.broker_lines import BrokerLines
 from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL, levels_up_to
@@ -29,6 +30,8 @@ class VerifyOptions:
     jobs: int = 1  # threads
     broker_version: str | None = None  # a release of version_estimate.RELEASES; None: estimated from the store
     memory: Memory | None = None  # what is taken over from an earlier run, and kept for the next
+    fold: Callable[[], LogFold] | None = None  # makes what counts the records for another answer, as they are read
+    instead: bool = False  # price the other ways to start, if this one is not safe
 
 
 @dataclass(slots=True)
@@ -53,6 +56,7 @@ class VerifyResult:
     next_start: Forecast | None = None  # None: not a whole store, or nobody has asked
     log_map: LogMap | None = None  # None: nothing was judged
     resume: Resume | None = None  # None: nobody has asked, or the run was interrupted
+    fold: LogFold | None = None  # of all records that were read; None: nobody has asked
 
     @property
     def complete(self) -> bool:

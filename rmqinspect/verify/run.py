@@ -124,6 +124,7 @@ class VerifyRun:
         self.interrupted_at: int | None = None
         self.log_end: int | None = None  # physical offset behind the last record; None: not known
         self.found: list[Finding] = []  # all, before neighbours are merged and codes are chosen
+        self.fold = None if options.fold is None else options.fold()
 
     @cached_property
     def index(self) -> IndexFiles:
@@ -185,6 +186,9 @@ class VerifyRun:
                 if self.memory is not None:
                     self.memory.take(result)
                 self.log.take(result)
+                if self.fold is not None and result.fold is not None:
+                    self.fold.join(result.fold)
+                    result.fold = None
                 if self.cross is not None:
                     self.cross.take(result)
                 if result.dispatched is not None:
@@ -206,6 +210,8 @@ class VerifyRun:
         memory = self.memory
         limits = CheckLimits(self.limit, frozenset(standard & self.options.codes), names=memory is not None)
         check = partial(check_split, limits=limits, plan=self.plan)
+        if self.options.fold is not None:
+            check = partial(check, new_fold=self.options.fold)
         if memory is not None:
             memory.plan(self.plan, limits)
             check = partial(self._known_or_checked, memory, check)
@@ -253,6 +259,7 @@ class VerifyRun:
             versions=self.versions,
             units=sum(survey.units for survey in self.surveys.queues),
             log_end=self.log_end,
+            fold=self.fold,
             log_map=log_map(
                 store,
                 self.log.segments,
@@ -386,7 +393,7 @@ def quick_part(store: Store, options: VerifyOptions) -> tuple[VerifyResult, bool
 
     For the level that was asked for it is a partial result: no part of the log is accounted for.
     """
-    quick = verify(store, replace(options, level="quick", memory=None))
+    quick = verify(store, replace(options, level="quick", memory=None, fold=None))
     return replace(
         quick, options=options, interrupted_at=store.log_start, accounts=[], log_map=None
     ), quick.interrupted_at is not None
@@ -405,7 +412,10 @@ def verify_and_forecast(
     if not is_told(store):
         return verify(store, options, quick_done, progress)
     counts = options.level != "quick"
-    start = Forecaster(store, ForecastRequest(options.broker_version, count_losses=counts, jobs=options.jobs))
+    request = ForecastRequest(
+        options.broker_version, count_losses=counts, jobs=options.jobs, instead=options.instead and counts
+    )
+    start = Forecaster(store, request)
     result = verify(store, options, quick_done, progress, start.fed)
     return result if result.interrupted_at is not None else replace(result, next_start=start.finish())
 

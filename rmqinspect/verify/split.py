@@ -46,6 +46,7 @@ from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment
 from rmqinspect.system.workers import keep_freed_memory
 from rmqinspect.tables.capped_list import CappedList
+from rmqinspect.tables.read_log import LogFold
 from rmqinspect.text import text_of
 from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.codes import BY_CODE
@@ -90,6 +91,7 @@ class SplitResult:
     names: frozenset[QueueName] = frozenset()  # of the queues of its records, if asked
     fed: FedPart | None = None  # of one that was taken over: what stands for `dispatched`
     is_taken_over: bool = False  # from an earlier run
+    fold: LogFold | None = None  # of its records, for another answer; None: nobody has asked
     damaged: FoldedRanges = field(default_factory=FoldedRanges)  # records with an error, all of them
 
 
@@ -111,10 +113,16 @@ class CheckLimits:
     names: bool = False  # a result names the queues of its records
 
 
-def check_split(split: Split, limits: CheckLimits, plan: CrossPlan | None = None) -> SplitResult:
-    """Scan a split, apply the rules that its own records decide, and check what points at them."""
+def check_split(
+    split: Split, limits: CheckLimits, plan: CrossPlan | None = None, new_fold: Callable[[], LogFold] | None = None
+) -> SplitResult:
+    """Scan a split, apply the rules that its own records decide, and check what points at them.
+
+    What `new_fold` makes takes the same records, so that who asks for something else does not read the log again.
+    """
     keep_freed_memory()
     check = _SplitCheck(split, limits, plan)
+    check.result.fold = None if new_fold is None else new_fold()
     try:
         for event in scan_split(split):
             if isinstance(event, RecordRun):
@@ -207,6 +215,8 @@ class _SplitCheck:
     def take_run(self, run: RecordRun) -> None:
         records = run.records
         self.result.account.add(run)
+        if self.result.fold is not None:
+            self.result.fold.take(run)
         numbers = self.queues.number(records)
         first_time = int(records.field("store_timestamp")[0]) if self.last_time is None else self.last_time
         broken = _broken_rules(records.rows, records.base, first_time)

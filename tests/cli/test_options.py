@@ -76,33 +76,37 @@ STORE = str(sample("flipped-bit-5.3.3"))
 # The options that several commands share, and the commands that have them.
 SHARED = {
     "--format": "info decode find transactions groups forecast verify show diff id explain delays usage sql",
-    "--output": "info decode find transactions groups forecast verify export"
+    "--output": "info decode find transactions groups forecast report verify export"
     " show diff id explain delays usage rebuild salvage sql",
-    "--sums": "info decode find transactions groups forecast verify show diff id explain delays usage sql",
-    "--case": "info decode find transactions groups forecast verify export"
+    "--sums": "info decode find transactions groups forecast report verify show diff id explain delays usage sql",
+    "--case": "info decode find transactions groups forecast report verify export"
     " show diff id explain delays usage rebuild salvage sql",
-    "--examiner": "info decode find transactions groups forecast verify export"
+    "--examiner": "info decode find transactions groups forecast report verify export"
     " show diff id explain delays usage rebuild salvage sql",
-    "--tz": "info decode find transactions groups forecast verify export show diff id delays usage rebuild salvage sql",
+    "--tz": "info decode find transactions groups forecast report verify"
+    " export show diff id delays usage rebuild salvage sql",
     "--color": "info decode find transactions groups forecast verify export"
     " show diff id explain delays usage rebuild salvage sql",
     "--no-pager": "info decode find transactions groups forecast verify export"
     " show diff id explain delays usage rebuild salvage sql",
-    "--quiet": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage sql",
-    "--verbose": "info decode find transactions groups forecast verify"
+    "--quiet": "info decode find transactions groups forecast report verify"
     " export show diff delays usage rebuild salvage sql",
-    "--progress": "info decode find transactions groups forecast verify export diff delays usage rebuild salvage sql",
-    "--jobs": "info decode find transactions groups forecast verify export delays usage rebuild salvage sql",
-    "--config": "info decode find transactions groups forecast verify"
+    "--verbose": "info decode find transactions groups forecast report verify"
     " export show diff delays usage rebuild salvage sql",
-    "--stores-from": "info decode find transactions groups forecast verify export delays usage salvage sql",
-    "--base": "info decode find transactions groups forecast verify export show diff delays usage rebuild salvage sql",
-    "--read-rate": "info decode find transactions groups forecast verify"
+    "--progress": "info decode find transactions groups forecast report verify"
+    " export diff delays usage rebuild salvage sql",
+    "--jobs": "info decode find transactions groups forecast report verify export delays usage rebuild salvage sql",
+    "--config": "info decode find transactions groups forecast report verify"
     " export show diff delays usage rebuild salvage sql",
-    "--max-config": "info decode find transactions groups forecast verify"
+    "--stores-from": "info decode find transactions groups forecast report verify export delays usage salvage sql",
+    "--base": "info decode find transactions groups forecast report verify"
     " export show diff delays usage rebuild salvage sql",
-    "--fail-on": "decode find transactions groups verify export show diff delays usage sql",
-    "--redact": "decode find transactions groups verify export show diff delays usage rebuild salvage sql",
+    "--read-rate": "info decode find transactions groups forecast report verify"
+    " export show diff delays usage rebuild salvage sql",
+    "--max-config": "info decode find transactions groups forecast report verify"
+    " export show diff delays usage rebuild salvage sql",
+    "--fail-on": "decode find transactions groups report verify export show diff delays usage sql",
+    "--redact": "decode find transactions groups report verify export show diff delays usage rebuild salvage sql",
     "--max-body": "decode find groups export show sql",
     "--raw-body": "decode find groups export show sql",
     "--topic": "decode find transactions groups export show delays usage",
@@ -117,7 +121,8 @@ VARIANTS = {
     "--quiet": 2,  # verify: no screen either
     "--verbose": 2,  # verify: each finding
     "--output": 4,  # a file; the folder of an export; that of a new store, which a dry run goes without
-    "--hash": 2,  # of all files, into the report; of those that are brought, into the receipt
+    "--hash": 3,  # of all files, into the report; onto the page; of those that are brought, into the receipt
+    "--from": 2,  # the screen of a report; its page
     "--table": 2,  # one; several
     "--limit": 4,  # rows; rows of each kind of difference; of each kind on the screen of delays; values of a dimension
     "--body": 3,  # of rows; of one record; the type of the column

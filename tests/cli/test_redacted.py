@@ -55,6 +55,7 @@ def _commands(store: Path, places: list[int], msg_id: str, out: Path) -> Iterato
     yield from (["decode", "--carve", *segments, "-f", format_] for format_ in ("table", "jsonl", "csv"))
     for verb in ("groups", "delays", "transactions", "usage", "verify"):
         yield from ([verb, str(store), "-f", format_] for format_ in ("table", "json"))
+    yield ["report", str(store)]
     yield from (["sql", f"FROM {table}", str(store), "-f", "jsonl"] for table in TABLES)
     yield ["sql", f"SELECT * FROM messages WHERE msg_id = '{msg_id}'", str(store), "-f", "json"]
     yield ["rebuild", str(store), "-o", str(out / "new")]

@@ -94,6 +94,7 @@ ASKS: dict[str, list[Ask]] = {
         Ask("STORE --level quick"),
     ],
     "forecast": [Ask("STORE", {QUEUES}), Ask("STORE -f json", {QUEUES})],
+    "report": [Ask("STORE", {*FOLDERS.values()})],
     "rebuild": [Ask("STORE -o OUT", {*FOLDERS.values()})],
     "salvage": [Ask("STORE -o OUT", {*FOLDERS.values()})],
     "sql": [

@@ -268,6 +268,7 @@ def commands(chance: random.Random, store: Path, whole: Path, changed: Path, out
         ["decode", str(store), "-f", "table", "--body", "full"],
         ["verify", str(store), "--level", level, "-f", format_, "-o", str(out)],
         ["verify", str(store), "--level", level, "--report", report, "--hash", "sha256"],
+        ["report", str(store), "-o", str(out)],
         ["info", str(store)],
         ["info", str(store), "-f", "json"],
         ["show", str(store), "--at", at],

@@ -1,0 +1,1 @@
+"""One page about one or many stores, made of the documents of other commands: it opens anywhere."""
