@@ -13,6 +13,8 @@ import tomllib
 import venv
 import zipfile
 from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,9 @@ import pytest
 from tests.support.samples import ROOT, sample
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+# Installed as share/man/man1/rmqinspect.1 of the environment.
+MAN_PAGE = f"rmqinspect-{VERSION}.data/data/share/man/man1/rmqinspect.1"
 
 # Folders of the checkout that no build may need.
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "samples", "*.tar.xz")
@@ -57,6 +62,12 @@ def wheel_files(wheel: Path) -> list[str]:
     """Return the names in a wheel, without its metadata, sorted."""
     with zipfile.ZipFile(wheel) as archive:
         return sorted(name for name in archive.namelist() if ".dist-info/" not in name)
+
+
+def metadata_of(wheel: Path) -> Message:
+    """Return the metadata of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return message_from_bytes(archive.read(f"rmqinspect-{VERSION}.dist-info/METADATA"))
 
 
 @pytest.fixture
@@ -127,7 +138,7 @@ def test_the_link_to_schemas_is_relative_and_leads_there() -> None:
 
 def test_a_wheel_holds_every_file_of_the_package_once_and_nothing_else(wheel: Path) -> None:
     names = wheel_files(wheel)
-    assert names == sorted(package_files(ROOT))
+    assert names == sorted({*package_files(ROOT), MAN_PAGE})
     assert "rmqinspect/schemas/message.py" in names
     assert "rmqinspect/py.typed" in names
 
@@ -156,6 +167,8 @@ def test_an_installed_wheel_runs_away_from_the_checkout(wheel: Path, environment
     install(environment, wheel)
     package = check_installation(environment)
     assert Path(package).is_relative_to(environment.resolve())
+    installed = environment / "share" / "man" / "man1" / "rmqinspect.1"
+    assert installed.read_bytes() == (ROOT / "docs" / "rmqinspect.1").read_bytes()
     alone = "import importlib.util; print(importlib.util.find_spec('schemas'))"
     assert run(environment / "bin" / "python", "-c", alone, cwd=environment).strip() == "None"
 
