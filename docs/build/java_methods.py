@@ -11,7 +11,9 @@ Invariants: every token of a class's body belongs to at most one member of the i
 texts and characters are none. Members of one name, such as overloads, are one entry. Names of other libraries stand
 with their package: `JSON.parseObject` is another call where another JSON is imported.
 
-This is no compiler. The heads of enum constants are fields; a class inside a method is part of the method.
+This is no compiler: a class inside a method is part of the method, a block without a name of the constructor; a
+constant with arguments counts as a method; in a value `a < b, c > d` is taken for a type. In the sources of store,
+broker, common and remoting, 5.3.3 and 5.4.0, it finds the 28,631 members that javac's parser finds.
 """
 
 import re
@@ -26,6 +28,7 @@ _TOKEN = re.compile(
       | [A-Za-z_$][\w$]* | \.?\d(?:[eEpP][+-]|[\w.])* | @(?=[A-Za-z]) | .""",
     re.VERBOSE | re.DOTALL,
 )
+_NESTS = {"{": 1, "(": 1, "[": 1, "}": -1, ")": -1, "]": -1}
 _TYPES = ("class", "interface", "enum", "record")
 # RocketMQ's own classes move from package to package and stay what they are.
 _IMPORT = re.compile(r"^import (?:static )?((?!org\.apache\.rocketmq\.)[\w.]+)\.(\w+);", re.MULTILINE)
@@ -75,53 +78,58 @@ def members(source: str) -> dict[str, Member]:
     for owner, first, last in _ranges(tokens):
         head = _without_annotations(tokens[first : last + 1])
         name, is_method = _name_of(head, owner)
-        if name is None:
-            continue
-        member = found.setdefault(f"{owner}#{name}", Member(owner, name))
-        member.is_method |= is_method
-        member.tokens += [imported.get(token.text, token.text) for token in tokens[first : last + 1]]
         # From the beginning of its first line, for the indentation.
-        start = source.rfind("\n", 0, tokens[first].start) + 1
-        member.lines += source[start : tokens[last].end].splitlines()
+        lines = source[source.rfind("\n", 0, tokens[first].start) + 1 : tokens[last].end].splitlines()
+        for one in [name, *(() if is_method else _more_names(head))]:
+            if one is not None:
+                member = found.setdefault(f"{owner}#{one}", Member(owner, one))
+                member.is_method |= is_method
+                member.tokens += [imported.get(token.text, token.text) for token in tokens[first : last + 1]]
+                member.lines += lines
     return found
 
 
 def _ranges(tokens: Sequence[Token]) -> Iterator[tuple[str, int, int]]:
     """Yield (class, first token, last token) of every member."""
     owners: list[str] = []  # the classes around
+    constants = False  # of an enum: a comma ends one, and what is in braces belongs to it
     at = first = 0
     while at < len(tokens):
         text = tokens[at].text
         if text == "{":
             head = _without_annotations(tokens[first:at])
-            name = _class_name(head)
+            name = None if constants else _class_name(head)
             if name is not None:
                 owners.append(name)
                 first = at + 1
+                constants = "enum" in head
             else:
                 at = _partner(tokens, at)
                 # `= {…}` and `= () -> {…}` are values: their `;` ends the field.
-                if not _is_value(head):
+                if not constants and not _is_value(head):
                     if owners:
                         yield owners[-1], first, min(at, len(tokens) - 1)
                     first = at + 1
+        elif text == "(":
+            at = _partner(tokens, at)  # parameters, arguments, what an annotation says
         elif text == "}":
             if owners and at > first:
                 yield owners[-1], first, at - 1  # the last constant of an enum without `;`
-            owners = owners[:-1]
+            owners, constants = owners[:-1], False
             first = at + 1
-        elif text == ";":
+        elif text == ";" or (text == "," and constants):
             if owners and at > first:
-                yield owners[-1], first, at
+                yield owners[-1], first, at - constants
+            constants &= text == ","
             first = at + 1
         at += 1
 
 
 def _partner(tokens: Sequence[Token], at: int) -> int:
-    """Return the place of the brace that closes the one here, or that of the end."""
+    """Return the place of the brace or parenthesis that closes the one here, or that of the end."""
     depth = 0
     for place in range(at, len(tokens)):
-        depth += {"{": 1, "}": -1}.get(tokens[place].text, 0)
+        depth += _NESTS.get(tokens[place].text, 0)
         if depth == 0:
             return place
     return len(tokens) - 1
@@ -165,6 +173,16 @@ def _name_of(tokens: Sequence[str], owner: str) -> tuple[str | None, bool]:
             return owner, True
         before = word
     return (before, False) if _NAME.match(before) else (None, False)
+
+
+def _more_names(head: Sequence[str]) -> Iterator[str]:
+    """Yield the names behind the first one: `int a = 1, b = 2;`."""
+    depth = angles = 0
+    for word, name in pairwise(head):
+        depth += _NESTS.get(word, 0)
+        angles = max(0, angles + {"<": 1, ">": -1}.get(word, 0))
+        if word == "," and depth == angles == 0 and _NAME.match(name):
+            yield name
 
 
 def _without_annotations(tokens: Sequence[Token]) -> list[str]:

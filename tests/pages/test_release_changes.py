@@ -16,12 +16,12 @@ package org.apache.rocketmq.store;
 import com.alibaba.fastjson.JSON;
 /** class Comment { void none() {} } */
 public class CommitLog implements Swappable<Map<String, List<int[]>>> {
-    private static final int BLANK_MAGIC = -875286124; // { no brace
+    private static final int BLANK_MAGIC = -875286124, MAX = Math.max(1, 2); // { no brace
     protected final Map<String, Long> table = new HashMap<String, Long>() {{ put("}", 1L); }};
     private final Runnable task = () -> { recover(1); };
     static { init(); }
     public CommitLog(@Named("a(") final int size) throws IOException { super(size); }
-    @Override @SuppressWarnings({"unchecked", "all"})
+    @Override @SuppressWarnings({"unchecked", ";"})
     public boolean recover(long end) { return helper('}') > "\"{".length(); }
     public boolean recover() { return recover(0); }
     private int helper(char c) { class Local { void run() { } } return 1; }
@@ -55,7 +55,8 @@ def test_each_member_belongs_to_the_innermost_class() -> None:
         "State#State",
         "Flusher#run",
     ]
-    fields = ["CommitLog#BLANK_MAGIC", "CommitLog#table", "CommitLog#task", "Callback#LIMIT", "State#code"]
+    fields = ["CommitLog#BLANK_MAGIC", "CommitLog#MAX", "CommitLog#table", "CommitLog#task", "Callback#LIMIT"]
+    fields += ["State#DONE", "State#code"]
     assert [key for key, member in found.items() if not member.is_method] == fields
     assert found["CommitLog#recover"].tokens.count("recover") == 3  # two overloads, one of which calls the other
     assert found["CommitLog#recover"].calls >= {"helper", "length"}
