@@ -45,10 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run the whole suite in a worker per core, but named files and tests in this process, where a debugger works."""
+    """Run the whole suite in one worker more than there are cores: tests wait for servers, brokers and Spark.
+
+    Named files and tests run in this process, where a debugger works.
+    """
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return 0
-    return min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+    return min(MOST_WORKERS, len(os.sched_getaffinity(0)) + 1)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -89,7 +89,10 @@ def lines_of(taken: TakenOver) -> Iterator[str]:
     what = f"{count(taken.segments, 'segment')}, {queues}, {index_files}; {describe_size(taken.bytes)} of log not read"
     yield f"{taken.report} of {moment(taken.ended):%Y-%m-%dT%H:%M:%SZ}: taken over are {what}"
     if taken.changed:
-        yield f"changed since, and not only longer: {_named(taken.changed)}: read again, and what leads to or from it"
+        yield (
+            f"changed since, and not only longer, or in the last minute before that run: {_named(taken.changed)}: "
+            "read again, and what leads to or from it"
+        )
     if taken.reread is not None:
         words = f"{count(len(taken.reread.files), 'file')} read again ({taken.reread.share}, seed {taken.reread.seed})"
         differ = taken.reread.differ

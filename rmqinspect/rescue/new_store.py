@@ -100,8 +100,10 @@ class NewStore:
     def __enter__(self) -> Self:
         if self._dry_run:
             return self
-        self._lock = self._claim()
         try:
+            # An interrupt comes when it is known that the folder is this run's.
+            with signals_deferred():
+                self._lock = self._claim()
             self._refuse_taken()
             with as_refusal(self._work, "made"):
                 if self._is_cut_short:
@@ -112,7 +114,8 @@ class NewStore:
                 self._empty()
                 os.mkdir(self.folder)
         except BaseException:
-            self._leave()
+            if self._lock >= 0:
+                self._leave()
             raise
         return self
 

@@ -79,10 +79,10 @@ _QUESTIONS = (
 _QUERIES = (
     "FROM {0}",
     "SELECT count(*) FROM {0}",
-    "SELECT topic, count(*), sum(size) FROM messages WHERE store_timestamp > '2026-11-21T08:48:41Z' GROUP BY ALL",
+    "SELECT topic, count(*) FROM messages WHERE store_timestamp > '2026-11-21T08:48:41Z' GROUP BY ALL ORDER BY ALL",
     "FROM messages WHERE list_contains(keys, 'K95') OR queue_offset BETWEEN 2 AND 5",
     "FROM messages WHERE topic = 'orders' AND queue_id = 0 AND queue_offset BETWEEN 2 AND 5",
-    "FROM messages JOIN queue_units USING (physical_offset)",
+    "FROM messages JOIN queue_units USING (physical_offset) ORDER BY ALL",
 )
 
 
