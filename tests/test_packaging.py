@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documents import page_of, table_of
 from tests.support.samples import ROOT, sample
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -143,6 +144,31 @@ def test_a_wheel_holds_every_file_of_the_package_once_and_nothing_else(wheel: Pa
     assert "rmqinspect/py.typed" in names
 
 
+def test_the_metadata_says_what_it_is_and_names_no_address(wheel: Path) -> None:
+    about = metadata_of(wheel)
+    assert (about["Name"], about["Version"], about["License-Expression"]) == ("rmqinspect", VERSION, "Apache-2.0")
+    assert about["License-File"] == "LICENSE" and about["Requires-Python"] == ">=3.11"
+    assert about["Description-Content-Type"] == "text/markdown"
+    classifiers = about.get_all("Classifier", [])
+    assert "Typing :: Typed" in classifiers and not [one for one in classifiers if one.startswith("License ::")]
+    assert not {"Home-page", "Project-URL", "Download-URL", "Author", "Maintainer"} & set(about.keys())
+
+
+def test_an_index_could_show_it(wheel: Path) -> None:
+    assert run(sys.executable, "-m", "twine", "--no-color", "check", "--strict", wheel, cwd=wheel.parent).endswith(
+        ": PASSED\n"
+    )
+
+
+def test_the_page_of_installations_explains_every_bound() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [lines for name, lines in project["optional-dependencies"].items() if name != "dev"]
+    asked = [line.partition(";")[0].strip() for lines in (project["dependencies"], *extras) for line in lines]
+    rows = table_of(page_of("install"), "Bounds")
+    assert sorted("".join(part.strip("`") for part in row[:2]) for row in rows) == sorted(asked)
+    assert all(why for _, _, why in rows)
+
+
 def test_an_sdist_holds_schemas_once_and_no_link_and_builds_the_same_wheel(
     checkout: Path, wheel: Path, tmp_path: Path
 ) -> None:
@@ -158,6 +184,8 @@ def test_an_sdist_holds_schemas_once_and_no_link_and_builds_the_same_wheel(
     assert [name for name in names if name.endswith("/message.py")] == [f"{top}/schemas/message.py"]
     assert {f"{top}/LICENSE", f"{top}/README.md", f"{top}/pyproject.toml"} <= set(names)
     assert not any("/tests/" in name or "/samples/" in name for name in names)
+    assert f"{top}/docs/rmqinspect.1" in names
+    assert sdist.stat().st_size < 2_000_000
 
     again = build("wheel", tmp_path / "unpacked" / top, tmp_path / "wheel")
     assert wheel_files(again) == wheel_files(wheel)
