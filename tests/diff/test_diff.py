@@ -427,7 +427,7 @@ def test_memory_is_bounded_by_windows(tmp_path: Path, monkeypatch: pytest.Monkey
             write_segment(tmp_path / name / "commitlog", raw, number * len(raw))
         paths.append(tmp_path / name / "commitlog")
     stores = open_store([str(paths[0])]), open_store([str(paths[1])])
-    compare_logs((stores[0], stores[0]))  # loads what is loaded once
+    compare_logs(stores, window_size=1 << 16, cell_size=1 << 16)  # loads what is loaded once
     tracemalloc.start()
     try:
         log = compare_logs(stores, window_size=1 << 16, cell_size=1 << 16)
