@@ -8,6 +8,7 @@
 FROM python:3.13-slim-bookworm AS build
 WORKDIR /src
 COPY pyproject.toml MANIFEST.in README.md LICENSE ./
+COPY docs/rmqinspect.1 ./docs/
 COPY schemas ./schemas
 COPY rmqinspect ./rmqinspect
 # The loops are compiled now, for any processor of this kind, into a folder that every user may read.

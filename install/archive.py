@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 # What a wheel is built from.
-SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "rmqinspect", "schemas")
+SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "docs/rmqinspect.1", "rmqinspect", "schemas")
 
 
 def build(out: Path, requirements: Path, libraries_from: Path | None, *, compress: bool) -> None:
@@ -45,6 +45,7 @@ def _package(place: Path) -> Path:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
+            (tree / name).parent.mkdir(exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
     wheels = place / "wheels"
     command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(wheels), str(tree)]

@@ -1,50 +1,64 @@
 """Offline, read-only inspection of Apache RocketMQ broker stores.
 
-The public names, each imported on first use: Arrow is slow to import, and many commands do without.
+The names in `__all__` are public: they stay as they are until version 2. Everything else, also what the modules of this
+package hold under names without an underscore, is private and may change with any release; what these names return is
+public as far as docs/python.md names it. Each name is imported on first use: Arrow is slow to import, and many commands
+do without.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rmqinspect.api import (
+        FoundMessages,
+        find_messages,
+        forecast_start,
+        open_store,
+        read_table,
+        unpacked,
+        verify_store,
+    )
     from rmqinspect.errors import NotAStore, RmqinspectError, Unreadable
-    from rmqinspect.rocksdb.unpack import Unpacking, unpacked
-    from rmqinspect.store.discover import open_store
+    from rmqinspect.forecast.outcome import Forecast
     from rmqinspect.store.model import Store
     from rmqinspect.tables import TABLES
-    from rmqinspect.tables.table import Request, Table
-    from rmqinspect.verify.result import VerifyOptions, VerifyResult
-    from rmqinspect.verify.run import verify as verify_store
+    from rmqinspect.verify.findings import Finding
+    from rmqinspect.verify.result import VerifyResult
 
-# Public name → (module, name there). `verify_store`, because a name `verify` would hide the package.
+# Public name → its module. `verify_store`, because a name `verify` would hide the package.
 _HOMES = {
-    "NotAStore": ("rmqinspect.errors", "NotAStore"),
-    "VerifyResult": ("rmqinspect.verify.result", "VerifyResult"),
-    "Request": ("rmqinspect.tables.table", "Request"),
-    "RmqinspectError": ("rmqinspect.errors", "RmqinspectError"),
-    "Store": ("rmqinspect.store.model", "Store"),
-    "TABLES": ("rmqinspect.tables", "TABLES"),
-    "Table": ("rmqinspect.tables.table", "Table"),
-    "Unreadable": ("rmqinspect.errors", "Unreadable"),
-    "VerifyOptions": ("rmqinspect.verify.result", "VerifyOptions"),
-    "Unpacking": ("rmqinspect.rocksdb.unpack", "Unpacking"),
-    "open_store": ("rmqinspect.store.discover", "open_store"),
-    "unpacked": ("rmqinspect.rocksdb.unpack", "unpacked"),
-    "verify_store": ("rmqinspect.verify.run", "verify"),
+    "TABLES": "tables",
+    "Finding": "verify.findings",
+    "Forecast": "forecast.outcome",
+    "FoundMessages": "api",
+    "NotAStore": "errors",
+    "RmqinspectError": "errors",
+    "Store": "store.model",
+    "Unreadable": "errors",
+    "VerifyResult": "verify.result",
+    "find_messages": "api",
+    "forecast_start": "api",
+    "open_store": "api",
+    "read_table": "api",
+    "unpacked": "api",
+    "verify_store": "api",
 }
 
 __all__ = [
     "TABLES",
+    "Finding",
+    "Forecast",
+    "FoundMessages",
     "NotAStore",
-    "Request",
     "RmqinspectError",
     "Store",
-    "Table",
-    "Unpacking",
     "Unreadable",
-    "VerifyOptions",
     "VerifyResult",
+    "find_messages",
+    "forecast_start",
     "open_store",
+    "read_table",
     "unpacked",
     "verify_store",
 ]
@@ -53,5 +67,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, there = _HOMES[name]
-    return getattr(import_module(module), there)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return what completion in a notebook offers."""
+    return sorted({*globals(), *__all__})

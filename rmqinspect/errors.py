@@ -6,15 +6,35 @@ one record was requested.
 
 
 class RmqinspectError(Exception):
-    """Base of all exceptions of this package; the text is a one-line message."""
+    """Base of all exceptions of this package; the text is a one-line message.
+
+    >>> import rmqinspect
+    >>> try:
+    ...     rmqinspect.read_table(rmqinspect.open_store("samples/healthy-4.9.7"), "mesages")
+    ... except rmqinspect.RmqinspectError as error:
+    ...     print(error)
+    no table 'mesages'; nearest: messages
+    """
 
 
 class NotAStore(RmqinspectError):
-    """The path does not exist, or is not part of a RocketMQ store."""
+    """The path does not exist, or is not part of a RocketMQ store.
+
+    >>> import rmqinspect
+    >>> rmqinspect.open_store("samples/README.md")
+    Traceback (most recent call last):
+    rmqinspect.errors.NotAStore: …
+    """
 
 
 class Unreadable(RmqinspectError):
-    """The operating system failed to open `file`, or to read it at byte `offset`."""
+    """The operating system failed to open `file`, or to read it at byte `offset`.
+
+    >>> import rmqinspect
+    >>> error = rmqinspect.Unreadable("no permission", "commitlog/00000000000000000000", 4096)
+    >>> error.file, error.offset
+    ('commitlog/00000000000000000000', 4096)
+    """
 
     def __init__(self, message: str, file: str | None = None, offset: int | None = None) -> None:
         super().__init__(message)

@@ -67,6 +67,7 @@ def test_it_copies_what_the_package_is_built_from_and_nothing_else() -> None:
         *PROJECT["project"]["license-files"],
         "rmqinspect",
         *PROJECT["tool"]["setuptools"]["package-dir"].values(),
+        *(file for files in PROJECT["tool"]["setuptools"]["data-files"].values() for file in files),
     }
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert {line[1:] for line in ignored if line.startswith("!")} == copied

@@ -13,13 +13,19 @@ import tomllib
 import venv
 import zipfile
 from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
 
+from tests.support.documents import page_of, table_of
 from tests.support.samples import ROOT, sample
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+# Installed as share/man/man1/rmqinspect.1 of the environment.
+MAN_PAGE = f"rmqinspect-{VERSION}.data/data/share/man/man1/rmqinspect.1"
 
 # Folders of the checkout that no build may need.
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "samples", "*.tar.xz")
@@ -57,6 +63,12 @@ def wheel_files(wheel: Path) -> list[str]:
     """Return the names in a wheel, without its metadata, sorted."""
     with zipfile.ZipFile(wheel) as archive:
         return sorted(name for name in archive.namelist() if ".dist-info/" not in name)
+
+
+def metadata_of(wheel: Path) -> Message:
+    """Return the metadata of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return message_from_bytes(archive.read(f"rmqinspect-{VERSION}.dist-info/METADATA"))
 
 
 @pytest.fixture
@@ -127,9 +139,34 @@ def test_the_link_to_schemas_is_relative_and_leads_there() -> None:
 
 def test_a_wheel_holds_every_file_of_the_package_once_and_nothing_else(wheel: Path) -> None:
     names = wheel_files(wheel)
-    assert names == sorted(package_files(ROOT))
+    assert names == sorted({*package_files(ROOT), MAN_PAGE})
     assert "rmqinspect/schemas/message.py" in names
     assert "rmqinspect/py.typed" in names
+
+
+def test_the_metadata_says_what_it_is_and_names_no_address(wheel: Path) -> None:
+    about = metadata_of(wheel)
+    assert (about["Name"], about["Version"], about["License-Expression"]) == ("rmqinspect", VERSION, "Apache-2.0")
+    assert about["License-File"] == "LICENSE" and about["Requires-Python"] == ">=3.11"
+    assert about["Description-Content-Type"] == "text/markdown"
+    classifiers = about.get_all("Classifier", [])
+    assert "Typing :: Typed" in classifiers and not [one for one in classifiers if one.startswith("License ::")]
+    assert not {"Home-page", "Project-URL", "Download-URL", "Author", "Maintainer"} & set(about.keys())
+
+
+def test_an_index_could_show_it(wheel: Path) -> None:
+    assert run(sys.executable, "-m", "twine", "--no-color", "check", "--strict", wheel, cwd=wheel.parent).endswith(
+        ": PASSED\n"
+    )
+
+
+def test_the_page_of_installations_explains_every_bound() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [lines for name, lines in project["optional-dependencies"].items() if name != "dev"]
+    asked = [line.partition(";")[0].strip() for lines in (project["dependencies"], *extras) for line in lines]
+    rows = table_of(page_of("install"), "Bounds")
+    assert sorted("".join(part.strip("`") for part in row[:2]) for row in rows) == sorted(asked)
+    assert all(why for _, _, why in rows)
 
 
 def test_an_sdist_holds_schemas_once_and_no_link_and_builds_the_same_wheel(
@@ -147,6 +184,8 @@ def test_an_sdist_holds_schemas_once_and_no_link_and_builds_the_same_wheel(
     assert [name for name in names if name.endswith("/message.py")] == [f"{top}/schemas/message.py"]
     assert {f"{top}/LICENSE", f"{top}/README.md", f"{top}/pyproject.toml"} <= set(names)
     assert not any("/tests/" in name or "/samples/" in name for name in names)
+    assert f"{top}/docs/rmqinspect.1" in names
+    assert sdist.stat().st_size < 2_000_000
 
     again = build("wheel", tmp_path / "unpacked" / top, tmp_path / "wheel")
     assert wheel_files(again) == wheel_files(wheel)
@@ -156,6 +195,8 @@ def test_an_installed_wheel_runs_away_from_the_checkout(wheel: Path, environment
     install(environment, wheel)
     package = check_installation(environment)
     assert Path(package).is_relative_to(environment.resolve())
+    installed = environment / "share" / "man" / "man1" / "rmqinspect.1"
+    assert installed.read_bytes() == (ROOT / "docs" / "rmqinspect.1").read_bytes()
     alone = "import importlib.util; print(importlib.util.find_spec('schemas'))"
     assert run(environment / "bin" / "python", "-c", alone, cwd=environment).strip() == "None"
 

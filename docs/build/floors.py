@@ -17,7 +17,9 @@ class Folder(NamedTuple):
 
 
 # The ground: modules that every folder may import; they import only each other.
-LEAVES = frozenset(["commands", "document", "errors", "prose", "statuses", "text", "times", "topics", "version"])
+LEAVES = frozenset(
+    ["commands", "document", "errors", "notebook", "prose", "statuses", "text", "times", "topics", "version"]
+)
 
 # The ground has two folders, too. The first holds layouts and imports construct only.
 GROUND = {
@@ -113,8 +115,9 @@ FLOORS = (
 
 # Above all floors: what a user enters by.
 DOORS = (
-    Folder(11, "__init__", "rocksdb store tables verify", "the names that `import rmqinspect` offers"),
     Folder(11, "__main__", "cli", "the console script"),
+    Folder(11, "api", "find forecast rocksdb store tables verify", "the functions that `import rmqinspect` offers"),
+    Folder(12, "__init__", "api forecast store tables verify", "the names that `import rmqinspect` offers"),
 )
 
 # A library that is not in this list is not imported anywhere.
@@ -130,7 +133,7 @@ LIBRARIES = {
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
     "rescue page",
-    "pyarrow": "codec system output tables find diff forecast verify export rescue show spark sql cli",
+    "pyarrow": "codec system output tables find diff forecast verify export rescue show spark sql cli api",
     "prometheus_client": "output",
     "py4j": "spark",
     "pyspark": "spark",

@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Annotated, NamedTuple
 
+from rmqinspect import notebook
 from rmqinspect.broker.eras import Era
 from rmqinspect.document import Part, means
 from rmqinspect.text import count, group_digits
@@ -286,7 +287,13 @@ class SalvagePrice:
 
 @dataclass(slots=True)
 class Forecast:
-    """The answers for all releases that were walked; one outcome for each era whose releases answer differently."""
+    """The answers for all releases that were walked; one outcome for each era whose releases answer differently.
+
+    >>> import rmqinspect
+    >>> start = rmqinspect.forecast_start(rmqinspect.open_store("samples/flipped-bit-5.3.3"), "5.3.3")
+    >>> start.worst.verdict.value, start.worst.losses.messages, start.worst.clean_exit
+    ('STARTS, LOSES DATA', 145, False)
+    """
 
     outcomes: list[Outcome]  # in the order of releases
     instead: list[Alternative] = field(default_factory=list)
@@ -301,6 +308,21 @@ class Forecast:
     def worst(self) -> Outcome:
         """The outcome whose verdict is the worst, and of equal ones that with the most lost messages."""
         return max(self.outcomes, key=price)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, and a row for each era that answers differently."""
+        names = ("releases", "verdict", "end of the log", "lost messages", "why not")
+        rows = (
+            (
+                one.era or one.release,
+                one.verdict.value,
+                one.end_offset if one.verdict in STARTING else None,
+                one.losses.messages if one.losses_counted and one.verdict in STARTING else None,
+                one.refusal.why if one.refusal is not None else one.unknown,
+            )
+            for one in self.outcomes
+        )
+        return notebook.heading(verdict_line(self)) + notebook.table(names, rows, len(self.outcomes))
 
 
 _ORDER = list(Verdict)

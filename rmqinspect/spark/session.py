@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rmqinspect.export.job import Engine
 
-OLDEST_PYSPARK = 4  # the Python Data Source API begins there
+OLDEST_PYSPARK = "4.1"  # filters of Python data sources begin there
 OLDEST_JAVA = 17  # what Spark 4 runs on
 
 WITHOUT = "--engine local needs neither Spark nor Java"
@@ -87,10 +87,14 @@ def _check_pyspark() -> None:
         import pyspark
     except ImportError as error:
         raise NotInstalled(f"pyspark is not installed: pip install 'pyspark>={OLDEST_PYSPARK}'; {WITHOUT}") from error
-    if int(pyspark.__version__.partition(".")[0]) < OLDEST_PYSPARK:
+    if _minor(pyspark.__version__) < _minor(OLDEST_PYSPARK):
         raise NotInstalled(
             f"pyspark {pyspark.__version__} is too old: pip install 'pyspark>={OLDEST_PYSPARK}'; {WITHOUT}"
         )
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def check_java() -> None:

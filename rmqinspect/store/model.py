@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import accumulate
 from operator import eq
 
+from rmqinspect import notebook
 from rmqinspect.schemas.dledger import EntryHead
 
 Place = tuple[str, ...]  # path components below a store's root; () is the root
@@ -111,7 +112,15 @@ takes ten times its size in memory."""
 
 @dataclass(frozen=True)
 class Store:
-    """The files of one store, or of loose parts of one."""
+    """The files of one store, or of loose parts of one.
+
+    >>> import rmqinspect
+    >>> store = rmqinspect.open_store("samples/healthy-4.9.7")
+    >>> store.given, store.log_start, store.segments[-1].name
+    ('store', 0, 'commitlog/00000000000000196608')
+    >>> sorted({queue.topic for queue in store.queue_files})[:2]
+    ['%RETRY%groupX', 'BatchTopic']
+    """
 
     name: str
     paths: tuple[str, ...]
@@ -188,6 +197,25 @@ class Store:
         if number == len(self.segments) or physical_offset < self.segments[number].base:
             return None
         return self.segments[number]
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        last = self.segments[-1] if self.segments else None
+        log = f"{self.log_start} to {last.end}" if last else None
+        queues = {(queue.topic, queue.queue_id) for queue in self.queue_files}
+        fields: tuple[tuple[str, object], ...] = (
+            ("path", ", ".join(self.paths)),
+            ("given", self.given.replace("_", " ")),
+            ("segments", len(self.segments)),
+            ("physical offsets", log),
+            ("topics with queues", len({topic for topic, _ in queues})),
+            ("queues", len(queues)),
+            ("index files", len(self.index_files)),
+            ("configuration files", len(self.config_files)),
+            ("remarks", "; ".join(self.remarks)),
+            ("out of place", "; ".join(f"{odd.name}: {odd.detail}" for odd in self.oddities)),
+        )
+        return notebook.heading(self.name) + notebook.labelled(fields)
 
     @cached_property
     def _unread_places(self) -> tuple[Place, ...]:

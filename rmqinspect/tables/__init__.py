@@ -33,7 +33,16 @@ _PLACES = {
 
 
 class _Tables(Mapping[str, "Table"]):
-    """Imports the module of a table when it is asked for: a command needs one or two of them."""
+    """Every table by its name; `schema` has the columns, each with its meaning as `doc`.
+
+    >>> import rmqinspect
+    >>> list(rmqinspect.TABLES)[:4]
+    ['messages', 'segments', 'gaps', 'queues']
+    >>> rmqinspect.TABLES["queues"].schema.field("topic").type
+    DataType(string)
+
+    Imports the module of a table when it is asked for: a command needs one or two of them.
+    """
 
     def __getitem__(self, name: str) -> "Table":
         module, constant = _PLACES[name]

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pyarrow as pa
 
+from rmqinspect import notebook
 from rmqinspect.commands import choose_parts, fill_command, placeholders
 from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
@@ -34,6 +35,12 @@ class Finding:
 
     `count` is the number of records, units or entries that fail the check, each of which would be a finding by
     itself. A finding about one thing, such as the log's start, is one: its texts say how many messages it covers.
+
+    >>> import rmqinspect
+    >>> result = rmqinspect.verify_store(rmqinspect.open_store("samples/flipped-bit-5.3.3"))
+    >>> finding = next(iter(result.findings))
+    >>> finding.code, finding.severity, finding.physical_offset, finding.topic
+    ('CL-CRC-BODY', 'error', 97187, 'BatchTopic')
     """
 
     code: str
@@ -63,6 +70,27 @@ class Finding:
         if not self.severity:
             object.__setattr__(self, "severity", BY_CODE[self.code].severity)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        texts = (("rule", BY_CODE[self.code].rule), ("do", what_to_do(self)))
+        fields = ((name.replace("_", " "), getattr(self, name)) for name in _SHOWN)
+        return notebook.heading(f"{self.code} {self.severity}: {self.message}") + notebook.labelled((*fields, *texts))
+
+
+_SHOWN = (
+    "file",
+    "offset",
+    "length",
+    "physical_offset",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "keys",
+    "count",
+    "expected",
+    "found",
+)
+"""Fields of a finding that a notebook shows below its message."""
 
 _NUMBER = re.compile(r"\d+")
 
@@ -183,6 +211,17 @@ class Findings:
         self.rows = self._capped.rows
         self.counts: Counter[str] = Counter()  # by code
         self.severities: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        names = ("severity", "code", "message", "file", "offset", "topic", "count")
+        return notebook.table(names, ([getattr(row, name) for name in names] for row in self.rows), len(self.rows))
 
     @property
     def suppressed(self) -> int:

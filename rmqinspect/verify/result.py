@@ -5,16 +5,18 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from rmqinspect import notebook
 from rmqinspect.broker.version_estimate import VersionEstimate
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.forecast.outcome import Forecast
+from rmqinspect.forecast.outcome import Forecast, verdict_line
 from rmqinspect.store.model import Store
+from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import LogFold
 from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.verify.broker_lines import BrokerLines
 from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL, levels_up_to
 from rmqinspect.verify.custody import Custody
-from rmqinspect.verify.findings import Finding, FindingRow, Findings, row_batches
+from rmqinspect.verify.findings import SCHEMA, Finding, FindingRow, Findings, row_batches
 from rmqinspect.verify.log_map import LogMap
 from rmqinspect.verify.loss import Loss
 from rmqinspect.verify.since import Memory, Resume
@@ -36,7 +38,15 @@ class VerifyOptions:
 
 @dataclass(slots=True)
 class VerifyResult:
-    """Findings in file order, the byte account and the verdict: the same for any number of threads."""
+    """Findings in file order, the byte account and the verdict: the same for any number of threads.
+
+    >>> import rmqinspect
+    >>> result = rmqinspect.verify_store(rmqinspect.open_store("samples/flipped-bit-5.3.3"))
+    >>> result.verdict, result.complete, result.errors, result.warnings
+    ('DAMAGED', True, 1, 0)
+    >>> result.to_arrow().column("next").to_pylist()
+    ['rmqinspect show samples/flipped-bit-5.3.3 --at 97187', 'rmqinspect forecast samples/flipped-bit-5.3.3']
+    """
 
     store: Store
     options: VerifyOptions
@@ -79,6 +89,26 @@ class VerifyResult:
     def rows(self, store: str) -> Iterator[FindingRow]:
         """Yield the findings, each with what the next start does there; `store` is the path in their commands."""
         return self.findings.as_rows(store, BrokerLines(self.next_start).line)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table `findings`: a row each, with the next command and what the next start does there."""
+        return pa.Table.from_batches(row_batches(self.rows(shown(self.store.paths[0]))), SCHEMA)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, the next start, the findings with their next commands."""
+        names = ("severity", "code", "message", "file", "offset", "count", "next")
+        found = list(self.rows(shown(self.store.paths[0])))
+        start = None if self.next_start is None else verdict_line(self.next_start)
+        facts = (
+            ("store", self.store.name),
+            ("result", summary(self, None)),
+            ("next start", start),
+            ("lost", str(self.loss) if self.loss else None),
+            ("not read", "; ".join(self.unread)),
+        )
+        rows = ([getattr(row, name) for name in names] for row in found)
+        listed = notebook.table(names, rows, len(found)) if found else ""
+        return notebook.heading(self.verdict) + notebook.labelled(facts) + listed
 
     def _extent(self) -> str:
         """Return how much of the log was read, or how many places were not."""

@@ -32,6 +32,7 @@ SESSIONS = {
 
 # What differs between machines and days, and what stands for it.
 _VARIES = (
+    (r"(\"tool\": ?\"rmqinspect) [^\"]+", r"\1 ..."),
     # When the loops are compiled depends on how long they ran uncompiled, on a loaded machine sooner.
     (r"^> compiling \(once\)\n", ""),
     # A copy shares its blocks where the file system can.
