@@ -49,7 +49,7 @@ def check(document: Any) -> None:
 def test_every_command_is_asked() -> None:
     with_json = {one.name for one in commands() for option in one.options if "--format" in option.names}
     assert with_json == ASKS.keys()
-    assert ASKS.keys() | MAKES.keys() == VERBS.keys()
+    assert ASKS.keys() | MAKES.keys() == VERBS.keys() - {"report"}  # a page
 
 
 @pytest.mark.parametrize("verb", ASKS)
