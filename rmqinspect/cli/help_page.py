@@ -11,7 +11,8 @@ from rmqinspect.cli import CONTEXT
 GROUPS: dict[str, str] = {
     # what one command is about
     "Checks": "--level --check --skip --list-checks --max-findings",
-    "Evidence": "--report --from --against verify:--since --reread --hash --evidence --raw --sums --case --examiner",
+    "Evidence": "--report --from --against verify:--since --reread --hash --evidence --raw --size"
+    " --sums --case --examiner",
     "Questions": "--life --pull --offset-by-time --boundary",
     "Numbers": "--by --retention --sample",
     "New store": "--only --prefer --no-repair --link --dry-run",

@@ -21,7 +21,7 @@ from tests.support.samples import sample
 def whole() -> dict[str, Any]:
     """The documents of a store without damage."""
     store = open_store([str(sample("healthy-4.9.7"))])
-    report = report_of(verify(store, VerifyOptions()), "/mnt/store", datetime.now(UTC), [])
+    report = report_of(verify(store, VerifyOptions()), "/mnt/store", started=datetime.now(UTC))
     told = document(forecast(store, ForecastRequest()))
     return {"store": "store", "from_report": False, "report": as_object(report), "forecast": told, "unread": []}
 

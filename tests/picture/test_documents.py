@@ -39,7 +39,7 @@ NO_RANGE = {"CL-NAME", "CL-SIZE", "CL-HOLE", "CL-DUPLICATE", "CL-FIRST", "DL-IND
 def told(root: Path, jobs: int = 1) -> tuple[Report, dict[str, Any] | None]:
     """Return the report of a store, as read from its JSON, and the document of forecast."""
     result = verify_and_forecast(open_store([str(root)]), VerifyOptions(jobs=jobs))
-    plain = json.loads(json.dumps(as_object(report_of(result, "STORE", datetime.now(UTC), []))))
+    plain = json.loads(json.dumps(as_object(report_of(result, "STORE", started=datetime.now(UTC)))))
     return typed(plain, Report), None if result.next_start is None else document(result.next_start)
 
 
