@@ -151,11 +151,19 @@ def lies_at(evidence: Evidence, place: int) -> Found:
             spot = log.locate(place)
             proven = spot.kind == "record" and log.identity_at(spot.start) is not None
     except NothingFound:
-        hole = next(gap for gap in holes_in(store) if gap.start <= place < gap.end)
-        return Found(DAMAGED, f"{where} lies in a segment that is missing: {_range(hole.start, hole.end)}")
+        return Found(DAMAGED, f"{where} lies {_in_no_segment(store, place)}")
     except Unreadable as error:
         return Found(UNREAD, f"{where} could not be read: {error}")
     return _in_spot(spot, where, place, proven=proven)
+
+
+def _in_no_segment(store: Store, place: int) -> str:
+    """Say why no segment has a place within the log: one is missing, or the one before it is cut off."""
+    hole = next((gap for gap in holes_in(store) if gap.start <= place < gap.end), None)
+    if hole is not None:
+        return f"in a segment that is missing: {_range(hole.start, hole.end)}"
+    cut = max((one for one in store.segments if one.base <= place), key=lambda one: one.base)
+    return f"in the part of {cut.name} that is cut off, behind {group_digits(cut.end)}"
 
 
 def _in_spot(spot: Spot, where: str, place: int, *, proven: bool) -> Found:

@@ -1,6 +1,8 @@
 """Why a search found nothing: each reason, by the evidence of stores that show it."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +243,12 @@ def test_redaction_holds_for_misses(find: Run, words: str) -> None:
     assert status == 5
     for secret in ("C0A80101", "192.168", "127.0.0.1", "7F0000") if "hosts" in words else ("K98", "K97"):
         assert secret not in out
+
+
+def test_a_place_in_the_part_of_a_segment_that_is_cut_off(find: Run, tmp_path: Path) -> None:
+    shutil.copytree(FLIPPED, tmp_path / "store")
+    first = min((tmp_path / "store" / "commitlog").iterdir())
+    os.truncate(first, 40_000)
+    ((_, reason, text),) = misses(find(tmp_path / "store", "--offset", "50000"))
+    assert reason == "DAMAGED RANGE"
+    assert f"in the part of commitlog/{first.name} that is cut off, behind 40 000" in text
