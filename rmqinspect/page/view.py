@@ -309,7 +309,7 @@ def _run(report: Mapping[str, Any], zone: tzinfo) -> Iterator[tuple[str, str]]:
             continue
         if name in ("started", "ended"):
             yield label, moment(value, zone)
-        elif isinstance(value, list):
+        elif isinstance(value, list | tuple):
             yield label, " ".join(map(str, value))
         elif isinstance(value, dict):
             yield label, ", ".join(f"{key} {one}" for key, one in value.items())

@@ -212,6 +212,8 @@ def test_the_page_of_a_report_has_what_the_report_has(run: Run, tmp_path: Path) 
     assert f"rmqinspect decode {store} --lost-at-start -o lost.parquet" in page.codes["s1-answer"]
     digests = json.loads((tmp_path / "report.json").read_text())["custody"]["files"]
     assert [row[3] for row in page.rows["s1-hashes"][1:]] == [file["sha256"] for file in digests]
+    for one in (page, whole):
+        assert ["Stores", str(store.resolve())] in one.rows["s1-run"]
 
 
 def test_many_stores_begin_with_a_row_each_the_worst_first(run: Run, tmp_path: Path) -> None:
