@@ -46,6 +46,8 @@ def sbom(python: Path, extras: Collection[str] = ()) -> dict[str, Any]:
     needs = _needs(python, extras)
     listed = _listed(python)
     installed = {_plain(part["name"]): part for part in listed["components"]}
+    # An editable installation is told as what the list is about only.
+    installed.setdefault(NAME, listed["metadata"]["component"])
     if absent := sorted(needs.keys() - installed.keys()):
         raise ValueError(f"not installed there: {', '.join(absent)}")
     parts = [installed[name] for name in sorted(needs.keys() - {NAME})]
@@ -87,6 +89,8 @@ def _needs(python: Path, extras: Collection[str]) -> dict[str, list[str]]:
     required: dict[str, list[Requirement]] = {}
     for name, lines in json.loads(printed).items():
         required.setdefault(_plain(name), [Requirement(line) for line in lines])
+    if NAME not in required:
+        raise ValueError(f"not installed there: {NAME}")
     found: dict[str, set[str]] = {}
     pending = [(NAME, frozenset(extras))]
     seen = set()

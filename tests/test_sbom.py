@@ -69,5 +69,5 @@ def test_what_needs_what_is_a_tree_from_the_program_on(document: dict[str, Any])
 
 
 def test_an_extra_that_is_none_and_what_is_not_installed_are_told() -> None:
-    with pytest.raises(ValueError, match="no extra spark; there are: dev, metrics, rocksdb, sql"):
+    with pytest.raises(ValueError, match="no extra spark; there are: dev, docs, metrics, rocksdb, sql"):
         SCRIPT["sbom"](Path(sys.executable), ["spark"])
