@@ -126,6 +126,7 @@ def test_the_same_seed_makes_the_same_store(tmp_path: Path) -> None:
     assert all(first[name] != other[name] for name in first if name.startswith(("commitlog", "index")))
 
 
+@pytest.mark.all_cases
 def test_the_benchmark_prints_a_row_per_peer_and_goals_and_leaves_no_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

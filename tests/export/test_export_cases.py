@@ -85,6 +85,7 @@ def test_borders_anywhere_change_no_row(cases: list[Case], tmp_path: Path) -> No
     assert len(outcome.manifest.files) > 3 * len(cases)
 
 
+@pytest.mark.all_cases
 def test_neither_threads_nor_a_rerun_change_names_or_rows(tmp_path: Path) -> None:
     request = ExportRequest((*EVERYTHING, FINDINGS), 50_000)
     stores = [case_store(*case) for case in SOME]

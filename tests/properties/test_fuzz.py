@@ -158,6 +158,7 @@ def allocate(size: int) -> int:
     return len(b"x" * size)
 
 
+@pytest.mark.all_cases
 def test_the_measure_of_memory_sees_what_exceeds_it() -> None:
     ballast = b"x" * (MEMORY + (64 << 20))  # this process has been as large before; the child has not
     assert peak_of(partial(allocate, len(ballast)))[1] > MEMORY

@@ -76,6 +76,7 @@ def test_the_files_are_the_local_engine_s_byte_for_byte(spark: "SparkSession", t
         assert (tmp_path / "spark" / name).read_bytes() == (tmp_path / "local" / name).read_bytes(), name
 
 
+@pytest.mark.all_cases
 def test_the_files_are_the_same_without_jobs_of_our_own(spark: "SparkSession", tmp_path: Path) -> None:
     """What a session behind Spark Connect can do, an ordinary one can, too."""
     from rmqinspect.spark.engine import connect_engine
