@@ -21,6 +21,7 @@ from click.shell_completion import shell_complete
 
 from rmqinspect import errors
 from rmqinspect.errors import RmqinspectError
+from rmqinspect.system.interrupt import raise_interrupt
 from rmqinspect.text import escape
 
 _COMPLETE = "_RMQINSPECT_COMPLETE"
@@ -162,7 +163,7 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         # Until here Ctrl-C ends the process at once (`__main__`); from here on commands handle it.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, raise_interrupt)
         return command
 
     def resolve_command(

@@ -27,7 +27,7 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.session import printed_to, tell_broker, write_table
-from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, interrupt_no_more, interrupted_once
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.diff.log_diff import LogDiff
@@ -46,6 +46,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.system.run import with_run
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS

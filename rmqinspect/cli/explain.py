@@ -23,11 +23,12 @@ from rmqinspect.cli.options import ColorOptions, DocumentOptions, use_colour
 from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.parameters import argument, takes
 from rmqinspect.cli.session import document_format, print_document, printed_to
-from rmqinspect.cli.terminal import Screen, interrupt_no_more, interrupted_once
+from rmqinspect.cli.terminal import Screen
 from rmqinspect.errors import NothingFound
 from rmqinspect.explain.log import Log, Seen, Start, commands, details, headline, read_log
 from rmqinspect.explain.lookup import HARMLESS, SERIOUS, everything, explain, explain_line, is_name, near
 from rmqinspect.explain.names import Explanation
+from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.text import count, escape, group_digits
 from rmqinspect.verify.codes import ALL, CODES
 

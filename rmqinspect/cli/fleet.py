@@ -20,12 +20,13 @@ from rmqinspect.cli.options import FleetOptions, count_jobs
 from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.parameters import note_run
 from rmqinspect.cli.session import document_of, json_line
-from rmqinspect.cli.terminal import Progress, Screen, columns, interrupt_no_more, interrupted_once, line_width
+from rmqinspect.cli.terminal import Progress, Screen, columns, line_width
 from rmqinspect.commands import fill_command, quote_path
 from rmqinspect.errors import BadOption
 from rmqinspect.fleet.given import Given
 from rmqinspect.fleet.run import Failed, Finished, Read, side_by_side
 from rmqinspect.fleet.summary import StoreRow, badness, costs
+from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.system.uri import is_remote, local_path, shown
 from rmqinspect.text import cell_width, clip, count, describe_size, escape, group_digits
 

@@ -32,13 +32,14 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import refuse_early
-from rmqinspect.cli.terminal import Progress, interrupted_once
+from rmqinspect.cli.terminal import Progress
 from rmqinspect.cli.verify import name_of, run_checks, told
 from rmqinspect.cli.verify_written import status_of_report
 from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore
 from rmqinspect.fleet.given import Given
 from rmqinspect.fleet.summary import StoreRow, row_of_report, worst_start
+from rmqinspect.system.interrupt import interrupted_once
 from rmqinspect.text import escape
 from rmqinspect.verify.custody import ALGORITHM, Watch
 from rmqinspect.verify.findings import redact_rows

@@ -1,4 +1,4 @@
-"""What goes to a terminal: labelled screens on stdout, remarks and a progress line on stderr; and Ctrl-C.
+"""What goes to a terminal: labelled screens on stdout, remarks and a progress line on stderr.
 
 A labelled screen has a label in the left column and folded text in the right one:
 
@@ -15,7 +15,6 @@ copied is not folded like that: `Screen.command` continues a command with backsl
 
 import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,8 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
 from shutil import get_terminal_size
-from types import FrameType, TracebackType
-from typing import NoReturn, Self, TextIO
+from types import TracebackType
+from typing import Self, TextIO
 
 from rmqinspect.system.workers import read_bound
 from rmqinspect.text import cell_width, clip, cut_cells, describe_duration, describe_size, escape
@@ -315,34 +314,3 @@ def least_time(size: int) -> str:
     if bound is None:
         return ""
     return f"; at least {describe_duration(size / bound.rate)} at {describe_size(bound.rate)}/s"
-
-
-# --- Ctrl-C: the first one ends the reading, later ones do not cost the verdict ----------------------------
-
-
-@contextmanager
-def interrupted_once() -> Iterator[None]:
-    """Let the first Ctrl-C raise KeyboardInterrupt and ignore the others until the block ends.
-
-    A second one, pressed while the verdict is computed from what was read, would lose the verdict.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if before in (signal.SIG_IGN, None):  # started in the background, or another handler is installed
-        yield
-        return
-    signal.signal(signal.SIGINT, _interrupt_once)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def interrupt_no_more() -> None:
-    """Ignore Ctrl-C until the block of `interrupted_once` ends: the rest takes only a moment."""
-    if signal.getsignal(signal.SIGINT) is _interrupt_once:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _interrupt_once(_: int, __: FrameType | None) -> NoReturn:
-    interrupt_no_more()
-    raise KeyboardInterrupt

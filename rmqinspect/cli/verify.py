@@ -28,13 +28,7 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import refuse_early, tell_broker, write_document
-from rmqinspect.cli.terminal import (
-    LONG_READ,
-    Progress,
-    interrupt_no_more,
-    interrupted_once,
-    least_time,
-)
+from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.cli.verify_against import AgainstOptions, compare_with_report
 from rmqinspect.cli.verify_screen import SCREEN, where
 from rmqinspect.cli.verify_since import SinceOptions, read_share, remember, tell_taken_over
@@ -52,6 +46,7 @@ from rmqinspect.fleet.given import Given
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import Store
+from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.system.output_file import METRICS_HEAD, SUMS
 from rmqinspect.system.uri import shown
 from rmqinspect.system.workers import read_bound

@@ -9,14 +9,8 @@ from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.options import JobOptions, NamedSourceOptions, TalkOptions, VerdictOptions, count_jobs, given_stores
 from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.parameters import option
-from rmqinspect.cli.terminal import (
-    LONG_READ,
-    Progress,
-    Screen,
-    interrupt_no_more,
-    interrupted_once,
-    least_time,
-)
+from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
+from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.text import count, describe_size, escape, group_digits
 from rmqinspect.verify.custody import Custody, CustodyChange, Record, Watch
 from rmqinspect.verify.report import read_record

@@ -20,6 +20,7 @@ from rmqinspect.errors import BadOption, Refused
 from rmqinspect.sql.statement import one_select, wanted_keys
 from rmqinspect.sql.views import NAMES, Reading, View, table_of
 from rmqinspect.store.outside import refuse_inside
+from rmqinspect.system.workers import STEP
 from rmqinspect.tables.table import with_store
 
 _ROWS = 16_384  # in a batch of the result
@@ -160,10 +161,15 @@ class _Running:
             self._thread.join(0.05)
 
     def _next(self) -> Any:
-        found = self._queue.get()
+        found = self._taken()
         if isinstance(found, BaseException):
             raise found
         return found
+
+    def _taken(self) -> Any:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._queue.get(timeout=STEP)
 
     def _run(self) -> None:
         try:
@@ -183,5 +189,5 @@ class _Running:
     def _put(self, item: Any) -> None:
         while not self._stopped.is_set():
             with contextlib.suppress(queue.Full):
-                self._queue.put(item, timeout=0.1)
+                self._queue.put(item, timeout=STEP)
                 return

@@ -15,7 +15,7 @@ They share one budget of reads (`--read-rate`), for hosts where a broker uses th
 They end when nobody waits for their results any more. Python cannot interrupt a thread, so each asks by itself: at
 every read of evidence (`store.reader`), every wait, and every result it hands over. `Stopped` then unwinds it like any
 exception, and closes its files. The main thread is never stopped like this: Ctrl-C interrupts its reads and waits by
-itself.
+itself. It waits for threads in steps: a signal that arrives while it is about to sleep is seen when it wakes.
 
 Settings of the process: keep freed memory, allow many open files, import no pandas.
 """
@@ -33,6 +33,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.abc import MetaPathFinder
 from typing import Any, Generic, TypeVar
+
+STEP = 0.1
+"""Seconds between two looks of who waits for a thread: whether it was stopped, whether a signal has come."""
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
@@ -146,7 +149,7 @@ class _Threads(Generic[Task, Item]):
         while True:
             with self._lock:
                 while not waiting.items and not waiting.ended:
-                    self._changed.wait()
+                    self._changed.wait(STEP)
                 if not waiting.items:
                     break
                 item, size = waiting.items.popleft()
@@ -238,9 +241,6 @@ def open_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-_STEP = 0.1  # seconds between two looks while a thread waits for a future
-
-
 class Stopped(BaseException):
     """Nobody waits for what this thread computes. No Exception: no handler on the way takes it for a failure."""
 
@@ -289,13 +289,10 @@ def wait_for(future: "Future[Any]", seconds: float | None) -> None:
 
     :raises Stopped: this thread is to end; soon.
     """
-    if _thread.event is None:
-        wait((future,), seconds)
-        return
     end = float("inf") if seconds is None else time.monotonic() + seconds
     while not future.done() and (left := end - time.monotonic()) > 0:
         check()
-        wait((future,), min(left, _STEP))
+        wait((future,), min(left, STEP))
 
 
 # Unused budget that may be caught up: sleeps are inexact, and reads alternate with computing.

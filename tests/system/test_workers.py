@@ -5,7 +5,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rmqinspect.cli import ExitStatus
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader, open_file
+from rmqinspect.system import workers
 from rmqinspect.system.workers import ReadRate, bound_reads, run_ordered, stream_ordered
 from tests.support.samples import ROOT, sample
 
@@ -161,6 +163,43 @@ def test_closing_wakes_threads_that_sleep_for_the_rate(tmp_path: Path) -> None:
     assert time.monotonic() - begin < LONG
 
 
+def wait_for_a_worker() -> None:
+    list(run_ordered(signal_without_waking, range(2), 2))
+
+
+def wait_for_a_future() -> None:
+    future: Future[int] = Future()
+    threading.Thread(target=lambda: future.set_result(signal_without_waking(0))).start()
+    workers.wait_for(future, None)
+
+
+def signal_without_waking(number: int) -> int:
+    """Let Ctrl-C arrive in this thread: the main thread sleeps on, as where a signal comes just before its sleep."""
+    time.sleep(0.1)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    caught.wait(LONG)
+    return number
+
+
+caught = threading.Event()
+
+
+@pytest.mark.parametrize("wait", [wait_for_a_worker, wait_for_a_future])
+def test_ctrl_c_that_does_not_wake_the_main_thread_is_seen_soon(wait: Callable[[], None]) -> None:
+    def interrupt(_: int, __: object) -> None:
+        caught.set()
+        raise KeyboardInterrupt
+
+    caught.clear()
+    before, begin = signal.signal(signal.SIGINT, interrupt), time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - begin < LONG / 2
+
+
 def test_every_byte_counts_once_however_many_threads_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(1000))
     file = StoreFile(str(tmp_path / "file"), "file", 1000, "other")
@@ -184,6 +223,7 @@ def test_every_byte_counts_once_however_many_threads_read(tmp_path: Path) -> Non
 _SLEEPS = """
 import sys, threading
 from rmqinspect.store.reader import FileReader
+from rmqinspect.system import workers
 from rmqinspect.system.workers import ReadRate
 
 read_into, slow = FileReader.read_into, ReadRate(1)
