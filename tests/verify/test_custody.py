@@ -23,6 +23,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import FileReader
+from rmqinspect.system.interrupt import raise_interrupt
 from rmqinspect.text import count
 from rmqinspect.times import format_nanos
 from rmqinspect.verify.custody import Digests, Watch
@@ -534,7 +535,7 @@ def test_ctrl_c_leaves_a_partial_verdict_and_a_report(
     assert last.startswith(f"VERDICT      {verdict} at level deep: ")
     assert last.endswith(words)
     assert "Traceback" not in report.err
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is raise_interrupt
 
 
 def test_ctrl_c_while_digests_are_taken_keeps_those_that_are_there(
