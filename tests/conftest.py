@@ -3,6 +3,8 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +73,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         # First the groups, which take long: single tests fill the time of the other workers at the end.
         items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """Refuse a pytest in which xdist has no groups: each worker would start a session and servers of its own.
+
+    xdist 3.8 writes a group to the end of a test's id, which pytest 9.2 derives anew.
+    """
+    for name in ids if node.config.getoption("dist") == "loadgroup" else ():
+        if Path(name.partition("::")[0]).parent.name in _GROUP_OF_FOLDER and "@" not in name:
+            raise pytest.UsageError("this release of pytest-xdist gets no groups of tests from this one of pytest")
 
 
 @pytest.fixture(scope="session")

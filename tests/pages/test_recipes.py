@@ -104,7 +104,7 @@ def duck(lake: Path) -> Ask:
 @pytest.fixture(scope="module")
 def spark_sql(lake: Path, spark: "SparkSession") -> Ask:
     own = spark.newSession()  # views and settings of the page are no other test's
-    # The JVM is where the first test that needed one has started it.
+    # The JVM is in the folder of the project, not in that of the lake.
     code = blocks(SETUP, "spark")[0][1]
     assert 'f"lake/' in code
     exec(code.replace('f"lake/', f'f"{lake}/lake/'), {"spark": own})

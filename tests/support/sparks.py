@@ -3,12 +3,14 @@
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack, chdir
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rmqinspect.errors import NotInstalled
 from rmqinspect.spark.session import check_spark, local_session
+from tests.support.samples import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,12 +43,17 @@ def require_java() -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """One session for the whole run, opened for the first test that needs it."""
-    require_java()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with local_session(MASTER, settings=SETTINGS) as session:
-            from rmqinspect.spark import RocketMQDataSource
+    """One session for the whole run, opened for the first test that needs it.
 
-            session.dataSource.register(RocketMQDataSource)
-            yield session
+    The JVM stays in the folder where it starts, and finds relative paths from there: that of the project, wherever the
+    first test has gone.
+    """
+    require_java()
+    with warnings.catch_warnings(), ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        with chdir(ROOT):
+            session = stack.enter_context(local_session(MASTER, settings=SETTINGS))
+        from rmqinspect.spark import RocketMQDataSource
+
+        session.dataSource.register(RocketMQDataSource)
+        yield session
