@@ -91,7 +91,8 @@ given with `--config` or of the store beside it; a log without any gets the defa
 
 ## Limits
 
-- Records of DLedger logs are found; the entry heads in front of them are not looked at.
+- Records of DLedger logs are found, the heads of entries in front of them are not listed. `salvage --carve` refuses
+  such a log: give `salvage` its segments, as files of any name ([salvage](salvage.md#dledger-logs)).
 - The search reads every byte that is not in a hole, at about the speed of memory; a terabyte of holes takes no time.
 - Crafted images take no more time for their size than others: checksums of records that claim the same bytes are paid
   from a credit of eight bytes for each byte searched. What it does not cover is `unchecked`, and counted. Of records in

@@ -17,13 +17,15 @@ from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.rescue.assemble import Assembly, CarvedLog, Piece, without_hosts
 from rmqinspect.rescue.carved_rows import Images, open_images
 from rmqinspect.schemas import message
+from rmqinspect.schemas.dledger import ENTRY_MAGICS, EntryHead
 from rmqinspect.store.model import CarvedSegment, Fragment, Segment, Store
 from rmqinspect.tables.table import Request
-from rmqinspect.text import count, group_digits
+from rmqinspect.text import count, describe_offset, group_digits
 
 _SEGMENT_SIZE = 1 << 30  # MessageStoreConfig: mappedFileSizeCommitLog
 _LEAST_SIZE = 1 << 12
 _BLANK: int = message.Blank.sizeof()
+_ENTRY: int = EntryHead.sizeof()
 _MOST_TOLD = 20  # ambiguities
 
 
@@ -44,7 +46,8 @@ def carve_sources(
     `settings`: those of a broker.conf. `name_hosts`: whether logs are called by the hosts that stored them, or `log-1`.
 
     :raises NotAStore: no record is in them.
-    :raises Refused: they hold logs of several brokers, and `prefer` names none of them; or the size is not known.
+    :raises Refused: they hold logs of several brokers, and `prefer` names none of them; it is a DLedger log; or the
+        size is not known.
     :raises Unreadable: an image cannot be opened.
     """
     store = replace(open_images(paths), settings=settings or {}, has_conf=settings is not None)
@@ -53,6 +56,8 @@ def carve_sources(
             pass
         assembly = images.assembly() if name_hosts else without_hosts(images.assembly())
         chosen = _choose(assembly, prefer, store)
+        for log in chosen:
+            _refuse_entries(log, images)
         for line in _told(assembly, chosen):
             note(line)
         used = {piece.image for log in assembly.logs for piece in log.pieces}
@@ -96,6 +101,23 @@ def _choose(assembly: Assembly, prefer: str | None, store: Store) -> list[Carved
     if not any(one.log == log.name and one.kind == "undecided" for one in assembly.ambiguities):
         return [log]
     return [log, *(one for one in assembly.logs if one.life == 2 and one.name == f"{log.name}#2")]
+
+
+def _refuse_entries(log: CarvedLog, images: Images) -> None:
+    """Refuse a DLedger log, of which records alone make no log: index and term stand in the heads of entries.
+
+    :raises Refused: in front of a record is the head of an entry that says the same place.
+    """
+    for piece in log.pieces:
+        raw = images.read(piece.image, piece.position - _ENTRY, _ENTRY) if piece.position >= _ENTRY else b""
+        if len(raw) < _ENTRY:
+            continue
+        head = EntryHead.parse(raw)
+        if head.magic in ENTRY_MAGICS and head.position + _ENTRY == piece.physical_offset:
+            raise Refused(
+                f"{images.files[piece.image].name} at {describe_offset(piece.position - _ENTRY)}: {log.name} is a "
+                "DLedger log, which is not put together from records: give salvage its segments as files of their own"
+            )
 
 
 def _told(assembly: Assembly, chosen: Sequence[CarvedLog]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqinspect.cli import ExitStatus
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.errors import NotAStore, Refused
@@ -17,6 +18,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import IMAGE, CarvedSegment, Fragment, Segment, Store
 from rmqinspect.store.reader import open_file
 from tests.rescue.test_carve import noise, pages, segments_of
+from tests.support import oracle
 from tests.support.building import record
 from tests.support.command import Run, runner
 from tests.support.samples import sample
@@ -145,6 +147,17 @@ def test_bytes_without_a_record_are_no_source(tmp_path: Path) -> None:
     (tmp_path / "disk").write_bytes(noise(5000))
     with pytest.raises(NotAStore, match="no whole record"):
         sources_of(tmp_path / "disk")
+
+
+@pytest.mark.parametrize("name", [name for name in oracle.cases("broker") if name.startswith("dledger")])
+def test_a_dledger_log_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+    """Its records alone are no log; its segments are one, whatever their names are."""
+    segments = sorted(Path(oracle.store("broker", name)).glob("dledger-*/data/*"))
+    (tmp_path / "disk").write_bytes(b"".join(noise(33) + segment.read_bytes() for segment in segments))
+    status, _, err = run("--carve", tmp_path / "disk", "-o", tmp_path / "new")
+    assert (status, [path.name for path in tmp_path.iterdir()]) == (ExitStatus.REFUSED, ["disk"])
+    assert "disk at 33 (0x21)" in err and "is a DLedger log" in err
+    assert run(*segments, "-o", tmp_path / "new")[0] == 0
 
 
 def test_a_carved_segment_reads_as_its_fragments_and_zeros_between_them(tmp_path: Path) -> None:
