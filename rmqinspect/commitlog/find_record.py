@@ -42,6 +42,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import FileReader
+from rmqinspect.times import END_MILLI
 
 BLOCK = 4096  # bytes given up around a place that cannot be read: disks fail by sectors, systems read by blocks
 
@@ -293,22 +294,42 @@ class ChainFinder(RecordFinder):
             crc = zlib.crc32(self.read(start, min(_READ, end - start)), crc)
         return crc & message.CRC_MASK == frame.head.body_crc
 
-    def timestamp_before(self, offset: int) -> int | None:
-        """Return the store time (ms) of the last record before an offset that proves itself; None without one."""
-        for stop in range(offset, self.base, -_READ):
+    def timestamps_before(self, offset: int, most: int) -> list[int]:
+        """Return the store times (ms) of the last records before an offset that prove themselves, ascending places.
+
+        Of up to `most`; gaps between them are passed over.
+        """
+        times: list[int] = []
+        for stop in range(offset, self.base, -_READ) if most > 0 else ():
             for start in reversed(list(self._elements(max(self.base, stop - _READ), stop))):
+                if len(times) == most:
+                    return times[::-1]
                 frame = self.frame_at(start + self.lead)
-                if frame is not None and self._body_is_sound(frame):
-                    return frame.head.store_timestamp
-        return None
+                if frame is not None and is_possible_time(frame.head.store_timestamp) and self._body_is_sound(frame):
+                    times.append(frame.head.store_timestamp)
+        return times[::-1]
 
     def timestamps_from(self, offset: int, most: int) -> list[int]:
-        """Return the store times (ms) of the chain from an offset on, of up to `most` records."""
+        """Return the store times (ms) of records from an offset on, of up to `most`, as far as 16 MiB behind it.
+
+        They follow each other, or prove themselves behind a gap.
+        """
         times: list[int] = []
-        while len(times) < most and (frame := self.frame_at(offset + self.lead, anywhere=True)) is not None:
-            times.append(frame.head.store_timestamp)
+        limit = min(offset + SEARCH, self.end)
+        while len(times) < most and offset < limit:
+            frame = self.frame_at(offset + self.lead, anywhere=True)
+            if frame is None:
+                offset = self.find_next(offset + 1, limit)
+                continue
+            if is_possible_time(frame.head.store_timestamp):
+                times.append(frame.head.store_timestamp)
             offset = frame.end
         return times
+
+
+def is_possible_time(store_timestamp: int) -> bool:
+    """Whether a time in ms lies between 1970 and the year 9999: one that does not says nothing of the order."""
+    return 0 < store_timestamp < END_MILLI
 
 
 def find_in_place(raw: bytes, physical_offset: int) -> Iterator[int]:

@@ -63,7 +63,7 @@ from rmqinspect.codec import kernels
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.columns import COLUMNS, SLACK, first_bridge, follow
-from rmqinspect.commitlog.find_record import ChainFinder, LenientReader, Unread
+from rmqinspect.commitlog.find_record import ChainFinder, LenientReader, Unread, is_possible_time
 from rmqinspect.commitlog.gaps import BRIDGED, SEGMENT_START, Borders, Gap, ScanState, Split, describe_gap
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import dledger, message
@@ -253,21 +253,23 @@ _OLDER_MS = 1000
 
 
 class LastTimes:
-    """The store times (ms) of the last records of this life, as the scan meets them."""
+    """The store times (ms) of the last records of this life, as the scan meets them, also across gaps."""
 
-    def __init__(self, finder: ChainFinder) -> None:
-        self._finder = finder
-        self.last: tuple[int, ...] = ()
+    def __init__(self, finder: ChainFinder, start: int, last: tuple[int, ...]) -> None:
+        """`last`: those before the physical offset `start`, as far as they are known."""
+        self._finder, self._start = finder, start
+        self.last = last
 
-    def take(self, times: Ints, *, follows: bool) -> None:
-        """Take the times of a run of records; `follows`: no gap lies before it."""
-        self.last = (*(self.last if follows else ()), *times[-_FEW_TIMES:].tolist())[-_FEW_TIMES:]
+    def take(self, times: Ints) -> None:
+        """Take the times of a run of records."""
+        self.last = (*self.last, *filter(is_possible_time, times[-_FEW_TIMES:].tolist()))[-_FEW_TIMES:]
 
     def is_stale(self, physical_offset: int) -> bool:
         """Whether the records from an offset on, found behind a gap, are older than those before the gap."""
-        before = _median(self.last) if self.last else self._finder.timestamp_before(physical_offset)
+        lacking = _FEW_TIMES - len(self.last)
+        before = [*self._finder.timestamps_before(self._start, lacking), *self.last]
         times = self._finder.timestamps_from(physical_offset, _FEW_TIMES)
-        return bool(times) and before is not None and before - _median(times) > _OLDER_MS
+        return bool(times) and bool(before) and _median(before) - _median(times) > _OLDER_MS
 
 
 def _median(times: Sequence[int]) -> int:
@@ -363,18 +365,18 @@ class _Chain:
         self.window = Window(self.reader, min(window_size, max(self.reader.size, 1)), self.end)
         self.finder = ChainFinder(self.reader)
         self.stops = StopJudge(self.window, self.finder, window_size)
-        self.times = LastTimes(self.finder)
         self.carved = False  # a gap lies between the last record and here
         self.entry: ScanState | None = None
         self._entered = entered
         if split.entry is not None:
             self._note_entry(split.entry)
         self.exit = ScanState(self.end)
+        self.times = LastTimes(self.finder, self.base + self.begin, ())
 
     def run(self) -> Iterator[RecordRun | Gap | Unread]:
         """Yield what starts in the split; without a known entry, walk up to it from a little before."""
         state = self.entry if self.entry is not None else self._look_back()
-        self.times.last = state.last_times
+        self.times = LastTimes(self.finder, self.base + state.position, state.last_times)
         if state.closed:
             yield Gap(self.base + self.begin, self.base + self.end, "filler", None)
         while state.position < self.end and not state.closed:
@@ -408,7 +410,7 @@ class _Chain:
             yield from self._without_bridges(inside, RecordRun(inside, self.carved and first == 0, state.stale))
         if not state.stale:
             # Of the records before the border only: the next split knows the others itself.
-            self.times.take(records.field("store_timestamp")[:last], follows=not self.carved)
+            self.times.take(records.field("store_timestamp")[:last])
         self.carved = False
         end = self.window.start + int(records.ends[-1])
         return replace(state, position=int(starts[last]) + shift if last < len(records) else end)

@@ -119,6 +119,24 @@ def test_one_late_time_before_a_gap_makes_no_earlier_life(tmp_path: Path) -> Non
     assert not any(found.stale for found in scan(write_segment(tmp_path, bytes(log))).records)
 
 
+@pytest.mark.parametrize("split_size", [500, 1 << 20])
+@pytest.mark.parametrize(
+    ("number", "time"),
+    [(0, 2**63 - 1), (0, -1), (9, STORED + 3_600_000), (9, 2**63 - 1), (9, 1), (9, STORED - 3_600_000)],
+)
+def test_one_wrong_time_between_gaps_makes_no_earlier_life(
+    number: int, time: int, split_size: int, tmp_path: Path
+) -> None:
+    """Neither of that record nor of those behind it: it stands alone, and the ones around it count as well."""
+    log = bytearray(lay([{"store_timestamp": time if n == number else STORED + n} for n in range(30)]))
+    starts = [found.physical_offset for found in scan(write_segment(tmp_path, bytes(log))).records]
+    for lost in {max(number - 1, 0), number + 1} - {number}:
+        log[starts[lost] : starts[lost + 1]] = bytes(starts[lost + 1] - starts[lost])
+    found = scan(write_segment(tmp_path, bytes(log)), split_size).records
+    assert [record.physical_offset for record in found if record.stale] == []
+    assert starts[number] in {record.physical_offset for record in found}
+
+
 def test_a_second_run_of_an_earlier_life_is_stale_too(tmp_path: Path) -> None:
     old = bytearray(lay([{"store_timestamp": STORED + n} for n in range(40)]))
     new = lay([{"store_timestamp": STORED + 60_000 + n} for n in range(4)])
