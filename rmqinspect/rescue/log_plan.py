@@ -328,6 +328,7 @@ class Planner:
             why = {
                 "CL-CRC-BODY": "the body's CRC does not match",
                 "CL-CRC-RECORD": "the record's CRC does not match",
+                "CL-FIELD": "a field has a value that no broker writes",
                 CUT: "its last properties are zeros",
             }
             found = Lost(

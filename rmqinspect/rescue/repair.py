@@ -9,6 +9,7 @@
     PHYSICALOFFSET               the place, where the chain leads through it
     QUEUEID, QUEUEOFFSET, topic  the queue unit that leads here, where its neighbours agree with their records
     QUEUEID below 0              it is that of a queue but for its sign
+    a port above 65535           but for one bit it is none
     QUEUEOFFSET without a unit   the records around it in its queue (`sequences`)
     SYSFLAG's type               the queue unit: prepared and rolled-back messages have none; and whether the record
                                  names a half message, as only commit records do
@@ -28,6 +29,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from construct import Struct
+
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.columns import RIGHT_CRC, WRONG_CRC
@@ -45,11 +48,12 @@ from rmqinspect.schemas.message import (
     SysFlag,
 )
 from rmqinspect.topics import is_legal_topic
-from rmqinspect.verify.split import LAST_PLACE
+from rmqinspect.verify.split import LAST_PLACE, LAST_PORT
 
 _HEAD = message.HEADS[False, False]
 _NEAR_MS = 60_000  # from one record to the next, where one flipped bit is looked for at an end of the log
 MOST_QUEUES = 1024  # of a topic: more than any broker is given
+_PORT = 4  # bytes
 _SIGN = 1 << 31  # of a Java int
 _SECOND = 1000  # ms
 _TOPIC_CHANGED_BYTES = 1  # a topic of the same length with one other letter
@@ -139,9 +143,18 @@ def repair_record(raw: bytes, place: int, left: int, end: int, unit: Unit | None
             found = _changed(found, change)
     for change in _by_sign(found.raw) if unit is None else head_changes(found.raw, place, unit):
         found = _changed(found, change)
+    for change in _by_port(found.raw):
+        found = _changed(found, change)
     if not found.changes or not proves(found.raw, place) or (unit is not None and not agrees(found.raw, place, unit)):
         return None
-    return None if any(may_reach_further(found.raw, change) for change in found.changes) else found
+    if ends_in_zeros(found.raw) or any(may_reach_further(found.raw, change) for change in found.changes):
+        return None
+    return found
+
+
+def ends_in_zeros(raw: bytes) -> bool:
+    """Whether the last properties of a record were zeroed, which no length and no CRC of the body notices."""
+    return raw.endswith(b"\0") and int(Records.of_one(raw, 0).properties_starts[0]) < len(raw)
 
 
 def may_reach_further(raw: bytes, change: Change) -> bool:
@@ -154,10 +167,15 @@ def may_reach_further(raw: bytes, change: Change) -> bool:
         return False
     pairs = zip(change.before, change.after, strict=True)
     differ = [change.at + at for at, (before, after) in enumerate(pairs) if before != after]
-    flags = int(record.sys_flag[0])
-    head = message.HEADS[bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)]
+    head = _head_of(raw)
     unproven = [slice(int(record.properties_starts[0]), len(raw)), *(span_of(head, name) for name in _UNPROVEN)]
     return any(one.start <= at < one.stop for one in unproven for at in (differ[0] - 1, differ[-1] + 1))
+
+
+def _head_of(raw: bytes) -> Struct:
+    """Return the layout of a record's head, which its SYSFLAG names."""
+    flags = SysFlag(int.from_bytes(raw[_FLAGS], "big"))
+    return message.HEADS[SysFlag.BORNHOST_V6 in flags, SysFlag.STOREHOSTADDRESS_V6 in flags]
 
 
 def _changed(record: Repaired, change: Change) -> Repaired:
@@ -175,6 +193,8 @@ def proves(raw: bytes, place: int) -> bool:
     if not record.are_sound(len(raw))[0] or int(record.physical_offset[0]) != place:
         return False
     if int(record.field("queue_id")[0]) < 0 or not 0 <= int(record.field("queue_offset")[0]) <= LAST_PLACE:
+        return False
+    if any(not 0 <= int(record.field(name)[0]) <= LAST_PORT for name in ("born_port", "store_port")):
         return False
     flags = int(record.sys_flag[0])
     kind = (flags & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
@@ -248,6 +268,17 @@ def _by_sign(raw: bytes) -> list[Change]:
         return []
     after = positive.to_bytes(4, "big")
     return [Change("QUEUEID", _QUEUE_ID.start, raw[_QUEUE_ID], after, "no queue id is negative: its sign was flipped")]
+
+
+def _by_port(raw: bytes) -> Iterator[Change]:
+    """Yield the change of a port that is one but for a bit: it is an int, of which 16 bits are used."""
+    for field in ("born_host", "store_host"):
+        end = span_of(_head_of(raw), field).stop
+        port = raw[end - _PORT : end]
+        after = bytes(_PORT - 2) + port[-2:]
+        if one_flip(port, after) is not None:
+            name = field.upper().replace("_", "")
+            yield Change(name, end - _PORT, port, after, "no port is above 65535: one bit was flipped")
 
 
 # --- checksums ------------------------------------------------------------------------------------
@@ -382,10 +413,7 @@ def time_change(raw: bytes, place: int, times: Times) -> Change | None:
         beside, after = before, before + _NEAR_MS
     if before is None or after is None or before > after:
         return None
-    record = Records.of_one(raw, place)
-    flags = int(record.sys_flag[0])
-    hosts = bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)
-    span = span_of(message.HEADS[hosts], "store_timestamp")
+    span = span_of(_head_of(raw), "store_timestamp")
     stored = int.from_bytes(raw[span], "big")
     low, high = before, after
     if times.indexed is not None:

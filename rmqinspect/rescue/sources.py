@@ -27,9 +27,8 @@ from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.record_reader import RecordReader
-from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
-from rmqinspect.rescue.repair import Change
+from rmqinspect.rescue.repair import Change, ends_in_zeros
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
@@ -40,7 +39,6 @@ from rmqinspect.verify.run import VerifyRun
 
 _BLANK: int = message.Blank.sizeof()
 _SIZE: int = message.Blank.total_size.sizeof()
-_SECTOR = 512
 CUT = "cut"  # of a record: its frame and its body prove themselves, but its last properties were zeroed
 _COMPARED = 4 << 20  # bytes read of two sources at a time
 _MOST_FINDINGS = 100_000  # records of one kind of damage that are listed for repair
@@ -48,7 +46,7 @@ _MOST_CONFLICTS = 20
 
 # Findings about one record that is wrong by itself: nothing of it is taken as it is.
 _WRONG_RECORDS = ("CL-CRC-BODY", "CL-CRC-RECORD", "CL-OFFSET", "CL-FIELD")
-_WRONG_FIELDS = ("negative queue id", "impossible queue offset", "the topic is empty")  # of CL-FIELD
+_WRONG_FIELDS = ("negative queue id", "impossible ", "the topic is empty")  # of CL-FIELD
 # Findings by which a record's head may be wrong, as what points at it says.
 _SUSPECTS = ("CQ-MISMATCH", "CQ-SHIFT", "CQ-TAG", "CL-QUEUE-OFFSET", "CL-TIME", "IX-TIME", "IX-KEY")
 
@@ -192,7 +190,7 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
 def _cut_record(store: Store, end: int) -> Damage | None:
     """Return the record that ends at a place if its last properties were zeroed together with what follows.
 
-    A lost sector or page begins in it: neither lengths nor BODYCRC notice that.
+    A lost page begins in it, or it was torn while it was written: neither lengths nor BODYCRC notice that.
     """
     segment = store.segment_at(end - 1)
     if segment is None:
@@ -203,11 +201,7 @@ def _cut_record(store: Store, end: int) -> Damage | None:
             raw = None if frame is None or frame.end != end else log.content_at(frame.start)
     except Unreadable:
         return None
-    if frame is None or raw is None or any(read_log(store, end, _SECTOR)[:1]):
-        return None
-    first = end - len(raw) + len(raw.rstrip(b"\0"))
-    properties = frame.start + int(Records.of_one(raw, frame.start).properties_starts[0])
-    if not properties < first < end or (first - segment.base) % _SECTOR:
+    if frame is None or raw is None or not ends_in_zeros(raw) or any(read_log(store, end, 1)):
         return None
     return Damage(frame.start - segment.lead, end, CUT, CUT)
 

@@ -143,7 +143,7 @@ def check_split(
     return check.result
 
 
-_LAST_PORT = 0xFFFF
+LAST_PORT = 0xFFFF
 LAST_PLACE = (2**63 - 1 - 2**31) // 20  # of a queue: its unit, and the file after it, have places that are Java longs
 _COMPRESSION_MASK, _COMPRESSION_SHIFT = message.COMPRESSION_MASK, message.COMPRESSION_SHIFT
 _LAST_COMPRESSION = len(message.COMPRESSIONS) - 1
@@ -160,7 +160,7 @@ def _broken_rules(rows: Table, base: int, before: int) -> int:
         ports = rows[row, BORN_PORT] | rows[row, STORE_PORT]
         kind = (rows[row, SYS_FLAG] & _COMPRESSION_MASK) >> _COMPRESSION_SHIFT
         places = 0 <= rows[row, QUEUE_OFFSET] <= LAST_PLACE and rows[row, QUEUE_ID] >= 0
-        if not places or not 0 <= ports <= _LAST_PORT or kind > _LAST_COMPRESSION:
+        if not places or not 0 <= ports <= LAST_PORT or kind > _LAST_COMPRESSION:
             broken |= _FIELD
         time = rows[row, STORE_TIMESTAMP]
         if time < before:
@@ -327,8 +327,8 @@ class _SplitCheck:
         for bad, what, values in (
             (queue_id < 0, "negative queue id", queue_id),
             ((place < 0) | (place > LAST_PLACE), "impossible queue offset", place),
-            ((born < 0) | (born > _LAST_PORT), "impossible producer port", born),
-            ((store < 0) | (store > _LAST_PORT), "impossible broker port", store),
+            ((born < 0) | (born > LAST_PORT), "impossible producer port", born),
+            ((store < 0) | (store > LAST_PORT), "impossible broker port", store),
             (compressed & (kind >= len(message.COMPRESSIONS)), "unknown compression type", kind),
         ):
             self._report(records, bad, "CL-FIELD", what, _found_in(values))

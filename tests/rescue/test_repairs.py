@@ -177,6 +177,30 @@ def test_a_negative_queue_id_gets_back_its_sign() -> None:
     assert repair_record(odd + bytes(100), 0, 60_000, len(raw)) is None
 
 
+@pytest.mark.parametrize("hosts", ["10.0.0.1:40000", "[fe80::1]:40000"])
+@pytest.mark.parametrize("field", ["born_host", "store_host"])
+def test_a_port_above_65535_gets_back_its_bit(field: str, hosts: str) -> None:
+    raw = record(0, born_host=hosts, store_host=hosts)
+    last = len(fields_of(raw)) - 1 - fields_of(raw)[::-1].index(field)
+    for at in (last - 3, last - 2):
+        for bit in range(8):
+            changed = bytearray(raw + bytes(100))
+            changed[at] ^= 1 << bit
+            found = repair_record(bytes(changed), 0, 60_000, len(raw))
+            assert found is not None and found.raw == raw
+            changed[at] ^= 1 << (bit + 1) % 8
+            assert repair_record(bytes(changed), 0, 60_000, len(raw)) is None
+
+
+def test_a_record_that_ends_in_zeros_is_not_repaired() -> None:
+    """What was torn before its end has lost properties that nothing tells."""
+    raw = record(0, properties={"UNIQ_KEY": "7F00", "TAGS": "a"})
+    for zeros in range(len("a\x02TAGS")):
+        changed = bytearray(raw[: len(raw) - zeros] + bytes(zeros + 100))
+        changed[4] ^= 1
+        assert (repair_record(bytes(changed), 0, 60_000, len(raw)) is None) is bool(zeros)
+
+
 def test_a_shifted_queue_proves_nothing_about_its_records(tmp_path: Path) -> None:
     shutil.copytree(oracle.store("crash", "base-5.3.3-clean"), tmp_path / "store")
     queue = next(iter(sorted((tmp_path / "store/consumequeue/TopicA/0").iterdir())))

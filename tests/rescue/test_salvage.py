@@ -357,7 +357,11 @@ def test_around_a_bad_sector_all_other_records_are_saved(tmp_path: Path, monkeyp
     assert records == {place: raw for place, raw in healthy.items() if place not in touched}
 
 
-def test_a_record_whose_last_properties_lie_in_a_lost_page_is_no_sound_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("torn", [None, 1, 7])
+def test_a_record_whose_last_properties_were_torn_or_lie_in_a_lost_page_is_no_sound_one(
+    tmp_path: Path, torn: int | None
+) -> None:
+    """`torn`: bytes of it that were not written; None: as many as lie in a sector that is lost."""
     store = _copy_of("killed-4.9.7", tmp_path / "store")
     path = store / "commitlog/00000000000000000000"
     raw = bytearray(path.read_bytes())
@@ -367,7 +371,7 @@ def test_a_record_whose_last_properties_lie_in_a_lost_page_is_no_sound_one(tmp_p
         for place, one in sorted(records.items())
         if (cut := -place % 512) and len(one) - 40 < cut < len(one) - 1 and one[cut - 1] and place > 512
     )
-    border = place + -place % 512
+    border = place + (-place % 512 if torn is None else len(lost) - torn)
     raw[border : border + 512] = bytes(512)
     path.write_bytes(raw)
     made, _ = salvage(tmp_path / "new", store)
