@@ -160,12 +160,14 @@ def _join(gaps: Iterable[Gap]) -> Iterator[Gap]:
 
 
 def _give_reasons(gaps: list[Gap]) -> Iterator[Gap]:
-    """Give every unknown part the reason why the chain broke at the beginning of its gap."""
+    """Give every unknown part the reason why the chain broke at the beginning of its gap; a filler is part of none."""
     reason, reached = None, -1
     for number, gap in enumerate(gaps):
-        if gap.start != reached or reason is None:
-            parts = gaps[number : number + 3]
-            reason = next((part.reason for part in parts if part.reason not in (None, "unreadable")), None)
+        if gap.kind == "filler":
+            reason = None
+        elif gap.start != reached or reason is None:
+            parts = (part.reason for part in gaps[number : number + 3] if part.kind != "filler")
+            reason = next((one for one in parts if one not in (None, "unreadable")), None)
         reached = gap.end
         known = gap.kind != "unknown" or gap.reason == "unreadable"
         yield gap if known else gap._replace(reason=reason or "magic")

@@ -44,6 +44,21 @@ def test_a_gap_with_a_bridge_is_a_filler_of_a_whole_log(tmp_path: Path, gap: int
     assert [row.code for row in result.findings.rows] == ["CL-BRIDGED"] * has_bridge
 
 
+@pytest.mark.parametrize(
+    "behind",
+    [b"\x00\x00\x03\xc7\xda\xa3\x20", bytes(40) + b"\xa5" * 40, bytes(5000) + b"\xa5"],
+    ids=["a head", "a few zeros", "pages"],
+)
+def test_damage_behind_a_bridge_is_a_gap_of_its_own(tmp_path: Path, behind: bytes) -> None:
+    raw, _, end = _segment(tmp_path, USUAL, at_end=False)
+    raw = raw[:end] + behind + record(end + len(behind), queue_offset=4)
+    for split in (1000, 1 << 20):
+        gaps = scan(write_segment(tmp_path / "commitlog", raw), split).gaps
+        assert [part.reason for part in gaps if part.kind == "unknown"] == ["zero" if behind[4] == 0 else "magic"]
+    result = verify(open_store([str(tmp_path / "commitlog")]), VerifyOptions())
+    assert sorted({row.code for row in result.findings.rows} - {"CL-BRIDGED"}) in (["CL-MAGIC"], ["CL-ZERO-INSIDE"])
+
+
 def test_bridges_of_a_wide_gap_are_few_bytes_and_none_is_too_small() -> None:
     for size in (LARGEST, LARGEST + 1, LARGEST + SMALLEST, 3 * LARGEST - 5):
         writes = list(bridge(0, size, 1 << 30, STORED))
