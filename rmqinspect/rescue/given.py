@@ -51,7 +51,7 @@ def open_sources(
             if not store.segments and store.given != "store":
                 useless.append(NotAStore(f"{uri.shown(path)}: no segment of a log"))
             first = name if len(stores) == 1 else _named(name, store)
-            whole, *beside = _layers(_without_unopened(store, note), opening)
+            whole, *beside = _layers(_without_useless(store, opening, note), opening)
             found += [(first, whole), *((_named(name, one), one) for one in beside)]
     if not any(store.segments for _, store in found):
         if useless:
@@ -67,16 +67,38 @@ def _named(name: str, file: Store) -> str:
     return f"{name}:{posixpath.basename(file.name)}"
 
 
-def _without_unopened(store: Store, note: Callable[[str], None]) -> Store:
-    """Return a store without the segments that cannot be opened: nothing in them is known to be sound."""
-    opened = []
+def _without_useless(store: Store, opening: Mapping[str, object], note: Callable[[str], None]) -> Store:
+    """Return a store without the segments of which nothing is known to be sound, and those that would hide others.
+
+    The first cannot be opened; the others have no record, and names between those of the log's segments.
+    """
+    size = _usual_size(store)
+    kept = []
     for segment in store.segments:
+        between = opening.get("base") is None and segment.base % size and _hides_another(segment, store)
         try:
             open_file(segment).close()
-            opened.append(segment)
+            if not between or own_base(segment) is not None:
+                kept.append(segment)
+            else:
+                note(f"not used: {segment.name}: no record is in it, and its name is none of a segment of this log")
         except Unreadable as error:
             note(f"not used: {error}")
-    return store if len(opened) == len(store.segments) else replace(store, segments=tuple(opened))
+    return _with_segments(store, kept)
+
+
+def _with_segments(store: Store, segments: Sequence[Segment]) -> Store:
+    """Return a store with other segments, of the size that they show."""
+    chosen = tuple(sorted(segments, key=lambda one: one.base))
+    if chosen == store.segments:
+        return store
+    files = tuple(file for file in store.files if not isinstance(file, Segment)) + chosen
+    size = infer_segment_size(chosen, store.settings, [])
+    return replace(store, segments=chosen, files=files, segment_size=size)
+
+
+def _hides_another(segment: Segment, store: Store) -> bool:
+    return any(one.base < segment.end and segment.base < one.end for one in store.segments if one is not segment)
 
 
 def _stores_at(path: str, opening: Mapping[str, object]) -> list[Store]:
@@ -124,13 +146,7 @@ def _layers(store: Store, opening: Mapping[str, object]) -> Iterator[Store]:
         else:
             beside.append(placed)
     beside += list(_strays(store))
-    segments = tuple(sorted(chosen.values(), key=lambda one: one.base))
-    files = tuple(file for file in store.files if not isinstance(file, Segment)) + segments
-    size = store.segment_size
-    if segments != store.segments:
-        size = infer_segment_size(segments, store.settings, [])
-    store = replace(store, segments=segments, files=files, segment_size=size)
-    yield store
+    yield _with_segments(store, list(chosen.values()))
     for segment in sorted(beside, key=lambda one: (one.base, one.name)):
         yield _alone(store, segment)
 

@@ -181,6 +181,16 @@ def test_a_segment_that_cannot_be_opened_is_lost_and_named(run: Run, store: Path
     assert status == 0
 
 
+@pytest.mark.parametrize("name", ["7", "00000000000000000099"])
+def test_a_file_of_zeros_with_a_name_within_a_segment_is_not_used(
+    run: Run, store: Path, tmp_path: Path, name: str
+) -> None:
+    (store / "commitlog" / name).write_bytes(bytes(SIZE // 2))
+    status, out, err = run(store, "-o", tmp_path / "new")
+    assert (status, f"not used: commitlog/{name}: no record is in it" in out) == (0, True), err
+    assert [path.name for path in sorted((tmp_path / "new/commitlog").iterdir())] == SEGMENTS
+
+
 def test_room_is_that_of_holes_and_not_of_their_length(run: Run, store: Path, tmp_path: Path) -> None:
     (store / "config").mkdir(exist_ok=True)
     _hole(store / "config/topics.json.old")
