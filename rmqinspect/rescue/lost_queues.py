@@ -5,9 +5,9 @@ were used. So it keeps its offsets, as far as something tells them:
 
     units of its queue files      those that lead into the new log, or behind it; else the last one before it
     heads of damaged records      queue and queue offset, where the lengths of the record add up
-    consumer offsets              of topics that exist; the last resort, as a group may not have read to the end
+    consumer and delay offsets    of topics that exist; the last resort, as a group may not have read to the end
 
-A queue of which records are left reaches to its groups' offsets as well, as far as that many messages can be lost:
+A queue of which records are left reaches to these offsets as well, as far as that many messages can be lost:
 what is sent to it later would lie before them, and no consumer of these groups would get it. In a log that begins at 0
 it begins at 0: filler before its first record would lead to the log's first byte, which is a message that was removed.
 
@@ -42,7 +42,13 @@ from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun, scan_split
-from rmqinspect.config.json_files import read_config, read_consumer_offsets
+from rmqinspect.config.json_files import (
+    integer,
+    key_number,
+    read_config,
+    read_consumer_offsets,
+    read_delay_offsets,
+)
 from rmqinspect.consumequeue.units import messages_in
 from rmqinspect.errors import Unreadable
 from rmqinspect.rescue.bridge import SMALLEST_AT_END, USUAL
@@ -52,7 +58,7 @@ from rmqinspect.rescue.sources import Source
 from rmqinspect.schemas.consumequeue import NOWHERE_SIZE
 from rmqinspect.schemas.message import FIXED_SIZE
 from rmqinspect.store.model import QueueFile, Store
-from rmqinspect.topics import LMQ_PREFIX
+from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_topic
 
 _SPLIT_SIZE = 16 << 20
 _MOST_ASKED = 4  # records of a window of units that are asked whose they are
@@ -226,15 +232,26 @@ def _ask_batch(told: dict[Queue, _Told], lost: Lost) -> None:
 
 
 def _consumed(store: Store) -> Iterator[tuple[Queue, int]]:
-    """Yield the queues of topics that exist, and the highest offset that a group has reached."""
+    """Yield the queues of topics that exist, and the highest offset that a group or a delay level has reached."""
     document = read_config(store, "topics.json")
     topics = None if document is None else document.table("topicConfigTable")
     reached: dict[Queue, int] = {}
-    for one in read_consumer_offsets(store)[0]:
-        is_known = topics is None or one.topic in topics or one.topic.startswith(LMQ_PREFIX)
-        if is_known and one.queue_id >= 0 and 0 < one.offset <= LAST_OFFSET:
-            reached[one.topic, one.queue_id] = max(reached.get((one.topic, one.queue_id), 0), one.offset)
+    positions = [((one.topic, one.queue_id), one.offset) for one in read_consumer_offsets(store)[0]]
+    for (topic, queue_id), offset in (*positions, *_delivered(store)):
+        # Of its own topics a broker saves some only.
+        is_known = topics is None or topic in topics or topic.startswith(LMQ_PREFIX) or is_system_topic(topic)
+        if is_known and queue_id >= 0 and 0 < offset <= LAST_OFFSET:
+            reached[topic, queue_id] = max(reached.get((topic, queue_id), 0), offset)
     yield from sorted(reached.items())
+
+
+def _delivered(store: Store) -> Iterator[tuple[Queue, int]]:
+    """Yield the queue of each delay level, and the offset at which it goes on."""
+    document = read_delay_offsets(store)
+    for level, value in () if document is None else document.table("offsetTable").items():
+        number, offset = key_number(level), integer(value)
+        if number is not None and offset is not None:
+            yield (SCHEDULE_TOPIC, number - 1), offset
 
 
 # --- where units lead that have no record ---------------------------------------------------------

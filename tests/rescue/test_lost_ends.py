@@ -48,6 +48,24 @@ def test_a_queue_reaches_to_the_offset_of_its_groups(tmp_path: Path) -> None:
         assert (offsets(tmp_path / f"new{reaches}") == list(range(count))) is reaches
 
 
+def test_queues_of_the_broker_reach_to_what_it_has_delivered(tmp_path: Path) -> None:
+    """Their topics are in no topics.json; what it delivers from delay levels has no group."""
+    store, _ = without_queues(tmp_path, 20_000, first=False)
+    config = store / "config"
+    config.mkdir(exist_ok=True)
+    (config / "topics.json").write_text(json.dumps({"topicConfigTable": {TOPIC: {}}}))
+    own = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    offsets = {f"{own}@CID_RMQ_SYS_TRANS": {"0": 3}, "Gone@g": {"0": 5}}
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    (config / "delayOffset.json").write_text(json.dumps({"offsetTable": {"4": 7, "0": 3}}))
+    made, _ = salvage(tmp_path / "new", store)
+    assert made.holds
+    files = {(file.topic, file.queue_id): file for file in open_store([str(tmp_path / "new")]).queue_files}
+    ends = {queue: max(int(one[-1]) + 1 for one, _ in messages_in(file)) for queue, file in files.items()}
+    assert (ends[own, 0], ends["SCHEDULE_TOPIC_XXXX", 3]) == (3, 7)
+    assert not {("Gone", 0), ("SCHEDULE_TOPIC_XXXX", -1)} & files.keys()
+
+
 def test_a_queue_of_a_log_that_begins_at_0_begins_at_0(tmp_path: Path) -> None:
     store, count = without_queues(tmp_path, 20_000, first=True)
     made, _ = salvage(tmp_path / "new", store)
