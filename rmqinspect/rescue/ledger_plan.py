@@ -152,7 +152,6 @@ class LedgerPlanner(Planner):
 
     def _repair_at(self, place: int, end: int, segment_end: int) -> int | None:
         """Repair the entry that begins at a place; return its size."""
-        unit = self._units.at(place + HEAD)
         for number, source in self._holding(place) if self._repairs else ():
             damage = source.damage_at(place)
             if damage is not None and damage.kind == CUT:
@@ -164,6 +163,7 @@ class LedgerPlanner(Planner):
                 body = raw[HEAD : HEAD + size]
                 found = Repaired(place + HEAD, body, ())
                 if not proves(body, place + HEAD):
+                    unit = self._units.believed(place + HEAD, body[: message.FIXED_SIZE])
                     fixed = repair_record(body, place + HEAD, segment_end - place - HEAD, size, unit)
                     if fixed is None or len(fixed.raw) != size:
                         continue

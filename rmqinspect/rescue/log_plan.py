@@ -237,12 +237,12 @@ class Planner:
 
     def _repair_at(self, place: int, end: int, segment_end: int) -> int | None:
         """Repair the record that begins at a place, from the first source that has enough of it; return its size."""
-        unit = self._units.at(place)
         for number, source in self._holding(place) if self._repairs else ():
             damage = source.damage_at(place)
             if damage is not None and damage.kind == CUT:
                 continue
             raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
+            unit = self._units.believed(place, raw[: message.FIXED_SIZE])
             found = repair_record(raw, place, segment_end - place, end - place, unit)
             if found is None and unit is None and damage is not None and damage.kind == "record":
                 found = self._contradicted.repair_text(_frame(raw, place)[0], place)

@@ -99,6 +99,19 @@ class Units:
         sure = sure and not self._has_between(unit)
         return unit._replace(confirmed=sure, both=sides.count("right") == 2 or ("end" in sides and other == "end"))
 
+    def believed(self, place: int, head: bytes) -> Unit | None:
+        """Return the one unit that leads to a place; None where its queue was shifted, as its neighbours show.
+
+        `head`: that of the damaged record there, whose queue offset the unit contradicts then.
+        """
+        unit, fields = self.at(place), walk_fields(message.Message.subcons, head, place)
+        said = fields.number("queue_offset")
+        if unit is None or said == unit.queue_offset:
+            return unit
+        sides = [self._judge(unit, unit.queue_offset + step) for step in (-1, 1)]
+        is_shifted = "wrong" in sides and ("right" not in sides or self._has_between(unit))
+        return None if is_shifted else unit
+
     def denied(self, head: bytes, place: int) -> Unit | None:
         """Return the unit of a record whose SYSFLAG says that no queue has it: prepared, or rolled back.
 

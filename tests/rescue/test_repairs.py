@@ -207,3 +207,19 @@ def test_a_shifted_queue_proves_nothing_about_its_records(tmp_path: Path) -> Non
     raw = queue.read_bytes()
     queue.write_bytes(raw[20:] + bytes(20))
     assert plan_of(tmp_path / "store").repaired == []
+
+
+def test_nor_about_damaged_ones(tmp_path: Path) -> None:
+    """The magic of a record is repaired, and its queue offset stays: the first unit behind a lost one leads here."""
+    store = oracle.copy("crash", "base-5.3.3-clean", tmp_path)
+    queue = next(iter(sorted((store / "consumequeue/TopicA/0").iterdir())))
+    units = queue.read_bytes()
+    queue.write_bytes(units[:20] + units[40:] + bytes(20))
+    place = int.from_bytes(units[40:48], "big")
+    path = store / f"commitlog/{place - place % (open_store([str(store)]).segment_size or 1):020}"
+    log, at = bytearray(path.read_bytes()), place - int(path.name)
+    kept = bytes(log[at : at + int.from_bytes(log[at : at + 4], "big")])
+    log[at + 4] ^= 1
+    path.write_bytes(log)
+    (repaired,) = [one for one, _ in plan_of(store).repaired if one.place == place]
+    assert repaired.raw == kept
