@@ -29,8 +29,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from construct import Struct
-
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.columns import RIGHT_CRC, WRONG_CRC
@@ -167,15 +165,15 @@ def may_reach_further(raw: bytes, change: Change) -> bool:
         return False
     pairs = zip(change.before, change.after, strict=True)
     differ = [change.at + at for at, (before, after) in enumerate(pairs) if before != after]
-    head = _head_of(raw)
+    head = message.HEADS[_hosts(raw)]
     unproven = [slice(int(record.properties_starts[0]), len(raw)), *(span_of(head, name) for name in _UNPROVEN)]
     return any(one.start <= at < one.stop for one in unproven for at in (differ[0] - 1, differ[-1] + 1))
 
 
-def _head_of(raw: bytes) -> Struct:
-    """Return the layout of a record's head, which its SYSFLAG names."""
-    flags = SysFlag(int.from_bytes(raw[_FLAGS], "big"))
-    return message.HEADS[SysFlag.BORNHOST_V6 in flags, SysFlag.STOREHOSTADDRESS_V6 in flags]
+def _hosts(raw: bytes) -> tuple[bool, bool]:
+    """Return which layout a record's head has, as its SYSFLAG says: a key of `message.HEADS`."""
+    flags = int.from_bytes(raw[_FLAGS], "big")
+    return bool(flags & SysFlag.BORNHOST_V6), bool(flags & SysFlag.STOREHOSTADDRESS_V6)
 
 
 def _changed(record: Repaired, change: Change) -> Repaired:
@@ -273,7 +271,7 @@ def _by_sign(raw: bytes) -> list[Change]:
 def _by_port(raw: bytes) -> Iterator[Change]:
     """Yield the change of a port that is one but for a bit: it is an int, of which 16 bits are used."""
     for field in ("born_host", "store_host"):
-        end = span_of(_head_of(raw), field).stop
+        end = span_of(message.HEADS[_hosts(raw)], field).stop
         port = raw[end - _PORT : end]
         after = bytes(_PORT - 2) + port[-2:]
         if one_flip(port, after) is not None:
@@ -413,7 +411,7 @@ def time_change(raw: bytes, place: int, times: Times) -> Change | None:
         beside, after = before, before + _NEAR_MS
     if before is None or after is None or before > after:
         return None
-    span = span_of(_head_of(raw), "store_timestamp")
+    span = span_of(message.HEADS[_hosts(raw)], "store_timestamp")
     stored = int.from_bytes(raw[span], "big")
     low, high = before, after
     if times.indexed is not None:
