@@ -7,6 +7,7 @@ Files of the timer are of no use without each other, nor are those of a database
 from collections.abc import Collection
 from typing import NamedTuple
 
+from rmqinspect.rocksdb.unpack import UNPACKED
 from rmqinspect.verify.result import VerifyResult
 
 _TIMER = ("timerwheel", "timerlog/", "config/timercheck")
@@ -60,4 +61,5 @@ def _name_of(file: str | None, brought: Collection[str]) -> str | None:
     """Return the name of a file that was brought, with / that of a folder of such; None of any other."""
     if file is None or file in brought:
         return file
+    file = file.removesuffix(UNPACKED)
     return f"{file}/" if any(name.startswith(f"{file}/") for name in brought) else None

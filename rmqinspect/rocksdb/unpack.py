@@ -107,7 +107,7 @@ def _reason(path: str) -> str:
 INSTALL = "pip install '.[rocksdb]' in a clone of rmqinspect"
 
 # Follows the folder in the names of unpacked files.
-_UNPACKED = " (RocksDB)"
+UNPACKED = " (RocksDB)"
 
 _UNIT_SIZE = QueueUnit.sizeof()
 _COPY_WINDOW = 4 << 20
@@ -291,12 +291,12 @@ def _add(store: Store, database: Database, folder: str, failed: dict[Database, s
         failed[database] = f"{count(found.malformed, 'pair')} of key and value in its RocksDB that no broker writes"
     store = replace(store, unpacked=store.unpacked | {database.place})
     documents = {
-        (database.place[-1], name): StoreFile(path, database.name + _UNPACKED, os.path.getsize(path), "config")
+        (database.place[-1], name): StoreFile(path, database.name + UNPACKED, os.path.getsize(path), "config")
         for name, path in found.documents.items()
     }
     store = replace(store, unpacked_config={**store.unpacked_config, **documents})
     if database.holds == QUEUES:
-        files = found.queue_files(database.place[-1] + _UNPACKED, store.log_start)
+        files = found.queue_files(database.place[-1] + UNPACKED, store.log_start)
         return _with_queues(store, files, found.reach)
     return store
 

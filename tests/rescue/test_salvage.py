@@ -330,6 +330,17 @@ def test_a_broken_database_is_left_out(tmp_path: Path) -> None:
     assert {row.file.partition("/")[0] for row in made.receipt.left_out} == {"rocksdbstore"}
 
 
+@needs_rocksdict
+def test_a_database_whose_timers_lead_to_lost_messages_is_left_out(tmp_path: Path) -> None:
+    store = oracle.copy("broker", "rocksopt-5.5.0", tmp_path)
+    last = max((store / "commitlog").iterdir())
+    last.write_bytes(bytes(last.stat().st_size))
+    made, _ = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert not (tmp_path / "new/rocksdbstore").exists()
+    assert any("timer and half messages" in note for note in made.receipt.notes)
+
+
 def _files(root: Path) -> Iterator[tuple[str, bytes]]:
     return ((str(path), path.read_bytes()) for path in sorted(root.rglob("*")) if path.is_file())
 
