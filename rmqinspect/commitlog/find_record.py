@@ -142,6 +142,7 @@ SEARCH = 16 << 20
 WINDOWS = (64 << 10, 1 << 20, SEARCH)
 # A crafted body may be nothing but heads with the right offset; each costs a few reads.
 _MOST_CANDIDATES = 5000
+_MOST_TIMES = 8  # elements that are asked for a time, which may be none in all of them
 
 # Lengths and topic, of the 255 bytes that TopicValidator allows at most (%RETRY% topics, 5.1.0).
 _USUAL_TRAILER = 2 + 255 + 2
@@ -297,13 +298,15 @@ class ChainFinder(RecordFinder):
     def timestamps_before(self, offset: int, most: int) -> list[int]:
         """Return the store times (ms) of the last records before an offset that prove themselves, ascending places.
 
-        Of up to `most`; gaps between them are passed over.
+        Of up to `most`, from up to 16 MiB before it; gaps between them are passed over.
         """
         times: list[int] = []
-        for stop in range(offset, self.base, -_READ) if most > 0 else ():
-            for start in reversed(list(self._elements(max(self.base, stop - _READ), stop))):
-                if len(times) == most:
+        low, left = max(self.base, offset - SEARCH), _MOST_TIMES
+        for stop in range(offset, low, -_READ) if most > 0 else ():
+            for start in reversed(list(self._elements(max(low, stop - _READ), stop))):
+                if len(times) == most or not left:
                     return times[::-1]
+                left -= 1
                 frame = self.frame_at(start + self.lead)
                 if frame is not None and is_possible_time(frame.head.store_timestamp) and self._body_is_sound(frame):
                     times.append(frame.head.store_timestamp)
@@ -316,7 +319,9 @@ class ChainFinder(RecordFinder):
         """
         times: list[int] = []
         limit = min(offset + SEARCH, self.end)
-        while len(times) < most and offset < limit:
+        for _ in range(_MOST_TIMES):
+            if len(times) == most or offset >= limit:
+                break
             frame = self.frame_at(offset + self.lead, anywhere=True)
             if frame is None:
                 offset = self.find_next(offset + 1, limit)

@@ -60,7 +60,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from rmqinspect.codec import kernels
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Ints, lazy
 from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.columns import COLUMNS, SLACK, first_bridge, follow
 from rmqinspect.commitlog.find_record import ChainFinder, LenientReader, Unread, is_possible_time
@@ -258,7 +258,13 @@ class LastTimes:
     def __init__(self, finder: ChainFinder, start: int, last: tuple[int, ...]) -> None:
         """`last`: those before the physical offset `start`, as far as they are known."""
         self._finder, self._start = finder, start
+        self._lacking = _FEW_TIMES - len(last)
         self.last = last
+
+    @lazy
+    def _earlier(self) -> list[int]:
+        """The times before the walk began that are not known: searched for once, at its first gap."""
+        return self._finder.timestamps_before(self._start, self._lacking)
 
     def take(self, times: Ints) -> None:
         """Take the times of a run of records."""
@@ -266,8 +272,7 @@ class LastTimes:
 
     def is_stale(self, physical_offset: int) -> bool:
         """Whether the records from an offset on, found behind a gap, are older than those before the gap."""
-        lacking = _FEW_TIMES - len(self.last)
-        before = [*self._finder.timestamps_before(self._start, lacking), *self.last]
+        before = [*self._earlier, *self.last][-_FEW_TIMES:]
         times = self._finder.timestamps_from(physical_offset, _FEW_TIMES)
         return bool(times) and bool(before) and _median(before) - _median(times) > _OLDER_MS
 

@@ -19,7 +19,7 @@ import rmqinspect.commitlog.scan
 import rmqinspect.tables.record_columns
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog import find_record as lenient_reader
-from rmqinspect.commitlog.find_record import LenientReader, Unread
+from rmqinspect.commitlog.find_record import Frame, LenientReader, RecordFinder, Unread
 from rmqinspect.commitlog.gaps import ZERO_RUN, Gap, Split, describe_gap, plan_splits
 from rmqinspect.commitlog.scan import scan_split
 from rmqinspect.schemas.messageid import GrpcClientId
@@ -135,6 +135,28 @@ def test_one_wrong_time_between_gaps_makes_no_earlier_life(
     found = scan(write_segment(tmp_path, bytes(log)), split_size).records
     assert [record.physical_offset for record in found if record.stale] == []
     assert starts[number] in {record.physical_offset for record in found}
+
+
+def test_times_that_say_nothing_are_not_looked_for_at_every_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A split asks once for the times before it, and at each gap a few records behind it."""
+    asked = 0
+    frame_at = RecordFinder.frame_at
+
+    def counting(finder: RecordFinder, offset: int, *, anywhere: bool = False) -> Frame | None:
+        nonlocal asked
+        asked += 1
+        return frame_at(finder, offset, anywhere=anywhere)
+
+    log = bytearray(lay([{"store_timestamp": -1} for _ in range(900)]))
+    starts = [found.physical_offset for found in scan(write_segment(tmp_path, bytes(log))).records]
+    for number in range(0, 900, 3):
+        log[starts[number] + 4] ^= 1
+    monkeypatch.setattr(RecordFinder, "frame_at", counting)
+    found = scan(write_segment(tmp_path, bytes(log)), 40_000).records
+    assert len(found) == 600 and not any(record.stale for record in found)
+    assert asked < 300 * 40
 
 
 def test_a_second_run_of_an_earlier_life_is_stale_too(tmp_path: Path) -> None:
