@@ -19,13 +19,14 @@ import pytest
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.sql.pushed import pushed
+from rmqinspect.sql.result import as_written
 from rmqinspect.sql.statement import wanted_keys
 from rmqinspect.sql.views import NAMES
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import FileReader
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.table import TIMESTAMP, Request
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.samples import ROOT, sample
@@ -423,6 +424,35 @@ def test_every_format_has_the_types_of_a_result(run: Run, tmp_path: Path) -> Non
         "date32[day]",
         "timestamp[us, tz=UTC]",
     )
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [pa.bool_(), pa.int8(), pa.int64(), pa.float64(), pa.date32(), pa.time64("us"), TIMESTAMP, pa.decimal128(18, 3)],
+    ids=str,
+)
+@pytest.mark.parametrize("start", [0, 3])
+def test_equal_rows_are_equal_bytes(type_: pa.DataType, start: int) -> None:
+    valid = 0b01101101
+
+    def rows_over(memory: int) -> pa.RecordBatch:
+        if type_ == pa.bool_():
+            values = bytes([memory & ~valid & 0xFF])
+        else:
+            size = type_.bit_width // 8
+            values = b"".join(bytes(size) if valid >> i & 1 else bytes([memory]) * size for i in range(8))
+        array = pa.Array.from_buffers(type_, 8, [pa.py_buffer(bytes([valid])), pa.py_buffer(values)])
+        return pa.RecordBatch.from_arrays([array.slice(start, 5)], names=["a"])
+
+    schema = pa.schema([("a", type_)])
+    given, written = [], []
+    for memory in (0, 0x5A):
+        batch = rows_over(memory)
+        assert as_written(batch, schema).equals(batch)
+        given.append(batch.serialize().to_pybytes())
+        written.append(as_written(batch, schema).serialize().to_pybytes())
+    assert given[0] != given[1]
+    assert written[0] == written[1]
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "parquet"])
