@@ -1,10 +1,14 @@
 """A round of structured damage; `.ci/run` plays more, `python -m tests.properties.mutate` any number."""
 
 import random
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import rmqinspect.cli.report
 from rmqinspect.store.model import StoreFile
 from tests.properties import mutate
 from tests.support.building import lay
@@ -34,6 +38,24 @@ def test_a_round_is_the_same_every_time() -> None:
         changed.append((mutate.set_field(random.Random(3), copy, spans), bytes(copy)))
     assert changed[0] == changed[1]
     assert changed[0][1] != raw
+
+
+def test_runs_at_different_times_have_equal_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = UTC) -> Any:
+            return datetime.now(tz) + timedelta(days=1)
+
+    out = tmp_path / "out" / "rows"
+    mutate.empty(out.parent)
+    words = ["report", str(sample(NAMES[0])), "-o", str(out)]
+    first = mutate.run(words, out)
+    page = out.read_bytes()
+    out.unlink()
+    monkeypatch.setattr(rmqinspect.cli.report, "datetime", Later)
+    assert mutate.run(words, out) == first
+    assert out.read_bytes() != page
+    assert len(first[1]) > 0.9 * len(page), "only what differs between runs is left out"
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,9 @@ def fields(value: Any, free: Collection[str], path: str = "") -> Iterator[tuple[
 RUN = r'"run": ?\{(?:[^{}]|\{[^{}]*\})*\}'
 """The object `run` at the end of a JSON document, as a pattern: all that differs between two runs on the same files."""
 
+PAGE_RUN = r'Made [^<]* by rmqinspect|<section aria-labelledby="[^"]*-run">.*?</section>'
+"""The same of a page of `report`, read with re.DOTALL: when it was made, and the sections about the run."""
+
 
 def without_run(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document without the object `run`, with which each ends."""
