@@ -1,8 +1,9 @@
 """`rmqinspect delays`: which messages still wait for their time, and what became of the others.
 
-The screen has counts by level, for the timer and by topic, then single messages.
+The screen has counts by level and for the timer, then single messages, and last the counts by topic and in all.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -141,10 +142,6 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
     for (source, _), place in sorted(summary.places.items(), key=lambda one: one[0][0]):
         if source != "level":
             yield from _SCREEN.rows(_NAMES[source].split()[0], _timer_words(source, place, delays, zone))
-    topics = summary.topics.most_common(_TOPICS)
-    rest = len(summary.topics) - len(topics)
-    words = [f"{topic or 'records that cannot be read'} {group_digits(number)}" for topic, number in topics]
-    yield from _SCREEN.rows("waiting for", ", ".join([*words, f"{count(rest, 'more topic')}"] if rest else words))
     yield from _table("next due", _message_rows(summary.next, now, zone))
     lost: list[Sequence[str]] = []
     for row in summary.missing:
@@ -156,6 +153,19 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
     elif delays.choice.waiting and delays.store.segments:
         command = fill_command("rmqinspect delays {store}", [path])
         yield from _SCREEN.command("next", f"{command}    # reads the log: what was delivered or lost")
+    topics = summary.topics.most_common(_TOPICS)
+    rest = len(summary.topics) - len(topics)
+    words = [f"{topic or 'records that cannot be read'} {group_digits(number)}" for topic, number in topics]
+    yield from _SCREEN.rows("waiting for", ", ".join([*words, f"{count(rest, 'more topic')}"] if rest else words))
+    yield from _SCREEN.rows("total", _sums(summary))
+
+
+def _sums(summary: "DelaySummary") -> str:
+    """Return how many messages there are in each state."""
+    numbers = Counter[str]()
+    for place in summary.places.values():
+        numbers.update(place.states)
+    return ", ".join(f"{state.replace('_', ' ')} {group_digits(numbers[state])}" for state in _STATES if numbers[state])
 
 
 def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str:

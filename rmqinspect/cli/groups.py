@@ -192,9 +192,6 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
     yield from _SCREEN.several("offsets", _offsets(survey, store, zone))
     lines = survey.lines
     if lines:
-        unknown = f"not known: {why_unknown(store, 'queues') or 'no consume queue was given'}"
-        yield from _SCREEN.rows("lag", _sums(lines) if known else unknown)
-        yield from _SCREEN.several("", _gone(lines))
         telling = lines if unlimited or limit is not None else [line for line in lines if line.weight]
         shown_lines = (telling or lines)[:listed]
         add_times(store, shown_lines, request)
@@ -215,6 +212,10 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
     if worst is not None:
         stores = tuple(map(shown, arguments.paths))
         yield from _SCREEN.command("next", fill_command(UNCONSUMED, stores=stores, group=worst))
+    if lines:
+        unknown = f"not known: {why_unknown(store, 'queues') or 'no consume queue was given'}"
+        yield from _SCREEN.rows("lag", _sums(lines) if known else unknown)
+        yield from _SCREEN.several("", _gone(lines))
 
 
 # --- the head ---------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from rmqinspect.cli.options import (
     count_jobs,
     use_colour,
 )
+from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_selection
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.errors import Refused, Unreadable
@@ -144,12 +145,12 @@ class Session:
     # --- what came of it ----------------------------------------------------------------------
 
     def show(self, lines: Iterable[str], *, colour: bool) -> None:
-        """Print the screen of a store, with a blank line behind that of another."""
+        """Print the screen of a store, the answer last, with a blank line behind that of another."""
         self.progress.clear()  # stdout and stderr may be the same terminal
         if self._shown:
             click.echo()
         self._shown = True
-        print_lines(lines, colour=colour)
+        print_screen(lines, colour=colour)
 
     def merged_gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of all logs that lost their records, each once."""
@@ -280,11 +281,21 @@ def write_lines(out: "Out", *lines: str) -> None:
 
 def print_lines(lines: Iterable[str], *, colour: bool) -> None:
     """Print the lines of a screen, their labels in bold if it is coloured."""
+    for line in _labelled(lines, colour=colour):
+        click.echo(line, color=colour)
+
+
+def print_screen(lines: Iterable[str], *, colour: bool) -> None:
+    """Print the lines of a screen whose last one is the answer, as `print_lines` does."""
+    print_answered(_labelled(lines, colour=colour), colour=colour)
+
+
+def _labelled(lines: Iterable[str], *, colour: bool) -> Iterator[str]:
     for line in lines:
         if colour and (label := _LABEL.match(line)):
             head = click.style(label[0], bold=True, fg="red" if label[0] == "DAMAGED" else None)
             line = head + line[label.end() :]
-        click.echo(line, color=colour)
+        yield line
 
 
 def write_table(

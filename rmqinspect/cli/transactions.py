@@ -127,12 +127,12 @@ class _Screen:
     def print(self, out: "Out", *, heading: bool, first: bool) -> None:
         """Write the screen; `heading`: with the name of the store."""
         name = self.found.store.name
-        blank = [] if first else [""]
-        with as_answer():
-            write_lines(out, *blank, *_SCREEN.rows("store", name if heading else ""), *self._lines())
+        write_lines(out, *([] if first else [""]), *_SCREEN.rows("store", name if heading else ""))
         if len(self.summary):
             self._print_groups(out)
             self._print_listed(out)
+        with as_answer():
+            write_lines(out, *self._lines())
 
     # --- the summary ----------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class _Screen:
             states = self.summary.by_state().items()
             parts = [f"{group_digits(number)} {_words(state)}" for state, number in states if number]
             again = f" stored {group_digits(copies)} times" if copies != total else ""
-            yield from _SCREEN.rows("transactions", f"{count(total, 'half message')}{again}: {', '.join(parts)}")
+            answer = f"{count(total, 'half message')}{again}: {', '.join(parts)}"
             yield from _SCREEN.rows("check", self._check())
             if (oldest := self.summary.oldest()) is not None:
                 yield from _SCREEN.rows("oldest", self._oldest(oldest))
@@ -154,9 +154,9 @@ class _Screen:
             size = count(sum(segment.size for segment in segments), "byte")
             where = f"{count(len(segments), 'segment')}, {size}" if segments else "no commit log"
             others = len(self.found.judged.state)
-            none = "no half messages" + (" of those asked for" if others else f" ({where})")
-            yield from _SCREEN.rows("transactions", none)
+            answer = "no half messages" + (" of those asked for" if others else f" ({where})")
         yield from _SCREEN.several("remarks", self.found.remarks())
+        yield from _SCREEN.rows("transactions", answer)
 
     def _check(self) -> str:
         """Return how far the check has come in the half topic."""
@@ -208,28 +208,29 @@ class _Screen:
         schema = pa.schema([*names, *(pa.field(state, pa.int64()) for state in STATES)])
         rows = self.summary.by_origin()
         listed = rows if self.arguments.verbose else rows[:_GROUPS]
-        write_lines(out, "")
         table = ScreenTable(schema, out, self.view)
         table.write(batch_of(schema, [(group, topic, *numbers) for group, topic, numbers in listed]))
         table.finish()
         if len(rows) > len(listed):
             write_lines(out, f"{group_digits(len(rows) - len(listed))} more: -v shows all")
+        write_lines(out, "")
 
     def _print_listed(self, out: "Out") -> None:
         """Write the transactions asked for, the oldest first."""
         listed = self.summary.rows(self.states)
         rows = listed[: _ROWS if self.arguments.limit is None else self.arguments.limit]
-        lines = []
+        if not len(listed):
+            return
         if len(rows):
-            write_lines(out, "")
             self._print_rows(out, rows)
-            stores = tuple(map(shown, self.found.store.paths))
-            command = fill_command(SHOW, stores, at=self.summary.place_of(int(rows[0])))
-            lines = ["", *_SCREEN.command("next", command)]
         if len(listed) > len(rows):
             words = " or ".join(map(_words, self.states))
-            lines.insert(0, f"{group_digits(len(listed) - len(rows))} more {words}: -n {len(listed)} shows all")
-        write_lines(out, *lines)
+            write_lines(out, f"{group_digits(len(listed) - len(rows))} more {words}: -n {len(listed)} shows all")
+        write_lines(out, "")
+        if len(rows):
+            stores = tuple(map(shown, self.found.store.paths))
+            command = fill_command(SHOW, stores, at=self.summary.place_of(int(rows[0])))
+            write_lines(out, *_SCREEN.command("next", command))
 
     def _print_rows(self, out: "Out", rows: "Ints") -> None:
         from rmqinspect.output.screen import ScreenTable

@@ -29,7 +29,7 @@ from rmqinspect.cli.options import (
 )
 from rmqinspect.cli.parameters import TEXT, option, parsed_by, takes
 from rmqinspect.cli.selection import TimeOptions, TopicOptions, with_times
-from rmqinspect.cli.session import Session, print_lines, printed_to, tell_unmatched
+from rmqinspect.cli.session import Session, print_screen, printed_to, tell_unmatched
 from rmqinspect.cli.terminal import Screen, columns, line_width
 from rmqinspect.commands import USAGE_BY, fill_command
 from rmqinspect.errors import Unreadable
@@ -175,7 +175,7 @@ def _sink(format_: str, session: Session, arguments: UsageArguments) -> Iterator
     if format_ == "table":
         with printed_to(arguments.output, session.evidence):
             colour = use_colour(arguments.color, arguments.output)
-            yield lambda *found: print_lines(_lines(*found, arguments=arguments), colour=colour)
+            yield lambda *found: print_screen(_lines(*found, arguments=arguments), colour=colour)
         return
 
     import pyarrow as pa
@@ -257,6 +257,15 @@ def _lines(store: "Store", usage: "Usage", request: "Request", *, arguments: Usa
     yield from _retention(store, usage, request, arguments)
     if arguments.by is None and len(arguments.paths) == 1 and store.segments:
         yield from _SCREEN.command("next", fill_command(USAGE_BY, stores=[shown(path) for path in arguments.paths]))
+    yield from _SCREEN.rows("total", _sums(usage))
+
+
+def _sums(usage: "Usage") -> str:
+    from rmqinspect.tables.tally import BYTES, MESSAGES
+
+    scale = 1 if usage.sample is None else usage.sample.scale
+    messages, size = (round(usage.dimensions["kind"].total()[which] * scale) for which in (MESSAGES, BYTES))
+    return f"{'' if usage.sample is None else 'about '}{count(messages, 'message')}, {describe_size(size)} of records"
 
 
 # --- bars -----------------------------------------------------------------------------------------

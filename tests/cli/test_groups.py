@@ -38,12 +38,12 @@ def test_the_screen_says_who_is_behind_and_what_nobody_consumes(run: Run, store:
     lines = screen.splitlines()
     assert status == 0
     assert lines[0].split(";")[0].split(maxsplit=2)[2] == "3 groups with offsets in 2 queues of 1 topic"
-    assert "4 messages not consumed by 1 group" in screen
     (busy,) = (line.split() for line in lines if line.startswith("busy"))
     assert busy == ["busy", "T", "2", "4", "2026-11-21T08:33:21.000Z", "7", "200"]
     assert "and 2 lines of 2 groups without lag (-v)" in lines
     assert "%DLQ%dead: 1 message" in screen
-    assert lines[-1].endswith("--unconsumed busy")
+    assert lines[-2].endswith("--unconsumed busy")
+    assert lines[-1].split(maxsplit=1) == ["lag", "4 messages not consumed by 1 group"]
     status, screen, _ = run(store, "-v")
     assert [line.split()[0] for line in screen.splitlines() if " T " in line] == ["busy", "P@broadcast-1", "done"]
 
@@ -89,7 +89,6 @@ def test_a_lag_that_the_log_does_not_hold_is_told(kept: str, unserved: int, run:
     elif not kept:
         log.unlink()
     screen = run(store)[1]
-    assert "4 messages not consumed by 1 group" in screen
     told = [line.strip() for line in screen.splitlines() if "the log is not here" in line]
     words = f"the log is not here: {unserved} messages of the lag cannot be served"
     assert told == ([words] if unserved else [])
@@ -98,7 +97,7 @@ def test_a_lag_that_the_log_does_not_hold_is_told(kept: str, unserved: int, run:
 def test_a_long_name_is_cut_where_it_popped(run: Run) -> None:
     _, screen, _ = run(oracle.store("broker", "main-5.3.3"))
     assert "  0 in flight" in screen
-    assert max(map(len, screen.splitlines()[:-1])) <= 100
+    assert all(len(line) <= 100 for line in screen.splitlines() if not line.startswith("next"))
 
 
 def test_a_broken_file_is_replaced_by_its_copy_and_both_are_told(run: Run, store: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_screen_has_each_dimension_and_escapes_values(run: Run, tmp_path: Path
     _, screen, _ = run("usage", str(tmp_path))
     assert "\x1b" not in screen and "t\\x1b[31m" in screen
     lines = run("usage", STORE)[1].splitlines()
-    labels = ["store", "content", "kind", *LABELS, "retention", "unconsumed", "next"]
+    labels = ["store", "content", "kind", *LABELS, "retention", "unconsumed", "next", "total"]
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == labels
 
 
@@ -72,7 +72,8 @@ def test_a_screen_fits_a_terminal_and_counts_what_it_leaves_out(run: Run) -> Non
     topics = {row["value"] for row in found(run, "usage", str(store), "--by", "topic")}
     assert len(lines) <= 40
     assert any(line.split()[:2] == [str(len(topics) - 5), "others"] for line in lines)
-    *_, last = run("usage", store, "--by", "queue,size,segment", "-n", "100")[1].splitlines()
+    *_, last, total = run("usage", store, "--by", "queue,size,segment", "-n", "100")[1].splitlines()
+    assert total.startswith("total  ")
     assert "others" not in last and "next" not in last
 
 
