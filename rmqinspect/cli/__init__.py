@@ -190,6 +190,19 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
+NO_PAGER = "Do not page what is longer than the terminal ($RMQINSPECT_PAGER, $PAGER, less)."
+"""Help of --no-pager, which may stand before a command and behind it."""
+
+
+def go_without_pager(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
+    """Have no pager, if that is asked for: the callback of --no-pager."""
+    if asked and not ctx.resilient_parsing:
+        from rmqinspect.cli.pager import go_without
+
+        go_without()
+    return asked
+
+
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Click settings of the group, inherited by its commands."""
 
@@ -203,6 +216,7 @@ CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_w
     callback=_print_version,
     help="Print the version.",
 )
+@click.option("--no-pager", is_flag=True, is_eager=True, expose_value=False, callback=go_without_pager, help=NO_PAGER)
 def group() -> None:
     """Inspect the store of an Apache RocketMQ broker, offline and read-only.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+from rmqinspect.cli import NO_PAGER, go_without_pager
 from rmqinspect.cli.parameters import RemarkOptions, argument, option, parsed_by, table_parser
 from rmqinspect.errors import Unreadable
 from rmqinspect.text import describe_size, escape, parse_size
@@ -223,14 +224,6 @@ class ZoneOptions:
     )
 
 
-def _go_without_pager(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
-    if asked and not ctx.resilient_parsing:
-        from rmqinspect.cli.pager import go_without
-
-        go_without()
-    return asked
-
-
 @dataclass(frozen=True, kw_only=True)
 class ColorOptions:
     """What a screen looks like on a terminal."""
@@ -245,8 +238,8 @@ class ColorOptions:
         "--no-pager",
         is_flag=True,
         is_eager=True,
-        callback=_go_without_pager,
-        help="Do not page what is longer than the terminal ($RMQINSPECT_PAGER, $PAGER, less).",
+        callback=go_without_pager,
+        help=NO_PAGER,
     )
 
 

@@ -63,6 +63,11 @@ def test_there_is_none_where_none_is_wanted(settings: dict[str, str], words: tup
     assert (status, "PAGED" in text, text.count("means")) == (0, False, 1)
 
 
+def test_the_option_may_stand_before_the_command() -> None:
+    status, text = shown("--no-pager", *LONG, settings=MARKED)
+    assert (status, "PAGED" in text, text.count("means")) == (0, False, 1)
+
+
 def test_a_pager_of_its_own_comes_first() -> None:
     text = shown(*LONG, settings={"RMQINSPECT_PAGER": "sed s/^/OWN:/", **MARKED})[1]
     assert "OWN:" in text and "PAGED" not in text
