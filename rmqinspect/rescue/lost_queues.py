@@ -55,6 +55,7 @@ from rmqinspect.rescue.bridge import SMALLEST_AT_END, USUAL
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Lost
 from rmqinspect.rescue.queue_files import LAST_OFFSET, LostQueues, Queue, Vacant
 from rmqinspect.rescue.sources import Source
+from rmqinspect.rescue.units import are_likely
 from rmqinspect.schemas.consumequeue import NOWHERE_SIZE
 from rmqinspect.schemas.message import FIXED_SIZE
 from rmqinspect.store.model import QueueFile, Store
@@ -197,6 +198,7 @@ def _ask_units(
                         return
                     counts = units["message_count"].astype(np.int64) if is_batch else np.ones(len(units), np.int64)
                     good = (units["size"] > FIXED_SIZE) & (offsets <= LAST_OFFSET) & (places < limit)
+                    good &= are_likely(offsets, units, size)
                     inside, before = np.flatnonzero(good & (places >= begin)), np.flatnonzero(good & (places < begin))
                     if len(inside):
                         first, end = int(offsets[inside].min()), int((offsets + counts)[inside].max())

@@ -7,6 +7,7 @@ may be damaged as well, and a queue may have been shifted by a unit that was los
     unit      rec17   rec18  rec19  rec20      right: the neighbours lead to records of their offsets
     unit      rec17   zeros  rec18  rec20      shifted: the record at 19 says 18, and 18 is a hole
     unit      rec16   rec18                    a unit was lost: between the two records lies another one of the queue
+    unit      rec17   zeros  zeros  bytes      bytes that are no unit, though a broker would take them for one
 """
 
 from bisect import bisect_right
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Units as Rows
 from rmqinspect.codec.layout import dtype_of, walk_fields
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.record_reader import RecordReader
@@ -52,7 +55,7 @@ class Units:
                     for offsets, units in messages_in(file):
                         places, times = units["physical_offset"].astype(np.int64), unit_times(units)
                         at = np.searchsorted(starts, places, "right") - 1
-                        inside = (at >= 0) & (places < ends[at])
+                        inside = (at >= 0) & (places < ends[at]) & are_likely(offsets, units, source.store.segment_size)
                         for row in np.flatnonzero(inside).tolist():
                             unit = units[row]
                             self._add(
@@ -160,6 +163,21 @@ class Units:
         return "end"
 
 
+def are_likely(offsets: Ints, units: Rows, segment_size: int | None) -> Bools:
+    """Return which of some valid units, in the order of their queue, are not just bytes that were written over zeros.
+
+    A record of the size that such a unit says would not fit into its segment, and no unit stands before it: one of a
+    damaged size does.
+    """
+    size, place = units["size"].astype(np.int64), units["physical_offset"].astype(np.int64)
+    fits = size >= message.FIXED_SIZE
+    if segment_size:
+        fits &= place % segment_size + size <= segment_size
+    follows: Bools = np.diff(offsets, prepend=-2) == 1
+    likely: Bools = fits | follows
+    return likely
+
+
 _HOLE = -1
 
 
@@ -179,7 +197,8 @@ def _unit_at(store: Store, topic: str, queue_id: int, offset: int) -> int | None
     size = dtype_of(LAYOUTS["queue"]).itemsize
     for file in store.queue_files:
         same = (file.topic, file.queue_id, file.kind) == (topic, queue_id, "queue")
-        if not same or not file.base <= offset * size < file.base + file.size:
+        # A file that was cut off may end within a unit.
+        if not same or not file.base <= offset * size <= file.base + file.size - size:
             continue
         try:
             with open_file(file) as reader:
