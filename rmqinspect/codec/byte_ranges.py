@@ -47,6 +47,9 @@ from rmqinspect.codec.kernels import (
     same_bytes,
     uint32_at,
 )
+from rmqinspect.text import is_utf8
+
+_BEYOND_ASCII = 0x80
 
 
 def take_ranges(raw: Any, starts: Ints, ends: Ints) -> pa.Array:
@@ -70,6 +73,19 @@ def take_values(values: pa.Array, which: Int32s) -> pa.Array:
     absent = which < 0
     nulls = pa.py_buffer(np.packbits(~absent, bitorder="little")) if absent.any() else None
     return _column(values.type, content, begins, offsets, size, nulls)
+
+
+def are_utf8(values: pa.Array) -> Bools:
+    """Return which values of a binary array without nulls are UTF-8."""
+    valid: Bools = np.ones(len(values), np.bool_)
+    content = values.buffers()[2]
+    if content is None or int(np.frombuffer(content, np.uint8).max(initial=0)) < _BEYOND_ASCII:
+        return valid
+    try:
+        pa.Array.from_buffers(pa.string(), len(values), values.buffers()).validate(full=True)
+    except pa.ArrowInvalid:
+        valid[:] = [is_utf8(value) for value in values.to_pylist()]
+    return valid
 
 
 def _column(

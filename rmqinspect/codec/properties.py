@@ -51,6 +51,7 @@ WELL_KNOWN = (
 
 _SMALLEST = 4  # bytes of an item: a name, 01, a value, 02; the last one of a text may be without 02
 _HASHES = 1 << 10
+_HIGH = 0x80  # from here on bytes are no ASCII
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Items:
     firsts: Int32s  # shape (n + 1,): record i has the items firsts[i] to firsts[i + 1]
     replaced: Bools  # shape (k,): a later item of the record has the same name
     malformed: Bools  # shape (n,): the record has a malformed item
+    beyond_ascii: Bools  # shape (n,): its text has bytes above 0x7f
     known: Int32s  # shape (names, n): the last item of each name of WELL_KNOWN in each record, -1 without
 
     @property
@@ -106,10 +108,11 @@ def split_properties(raw: Bytes, starts: Ints, ends: Ints) -> Items:
     room = (int(np.clip(ends - starts, 0, len(raw)).sum()) + count) // _SMALLEST
     name_starts, name_ends, value_ends = (np.empty(room, np.int64) for _ in range(3))
     firsts, known = np.empty(count + 1, np.int32), np.full((len(WELL_KNOWN), count), -1, np.int32)
-    replaced, malformed = np.zeros(room, np.uint8), np.zeros(count, np.uint8)
+    replaced, malformed, high = (np.zeros(size, np.uint8) for size in (room, count, count))
     same_hash = np.empty(room, np.int32), np.full(_HASHES, -1, np.int32)
     found = _split(
-        raw, starts, ends, *_NAMES, *same_hash, name_starts, name_ends, value_ends, firsts, replaced, malformed, known
+        *(raw, starts, ends, *_NAMES, *same_hash, name_starts, name_ends, value_ends, firsts, replaced),
+        *(malformed, high, known),
     )
     return Items(
         raw,
@@ -119,6 +122,7 @@ def split_properties(raw: Bytes, starts: Ints, ends: Ints) -> Items:
         firsts,
         replaced[:found].view(np.bool_),
         malformed.view(np.bool_),
+        high.view(np.bool_),
         known,
     )
 
@@ -139,6 +143,7 @@ def _split(
     firsts: Int32sOut,
     replaced: BytesOut,
     malformed: BytesOut,
+    high: BytesOut,
     known: Int32TableOut,
 ) -> int:
     """Fill the columns of `Items`; return the number of items.
@@ -152,11 +157,14 @@ def _split(
         firsts[record] = first
         start, end = max(starts[record], 0), min(ends[record], len(raw))
         middle = -1  # of the item that begins at `start`: where its first 01 stands
-        block, bits = start, places_of(raw, start, NAME_VALUE_SEPARATOR, 2) if start < end else 0
+        block, bits, highest = start, 0, 0
+        if start < end:
+            bits, highest = places_of(raw, start, NAME_VALUE_SEPARATOR, 2), places_of(raw, start, _HIGH, _HIGH)
         while start < end:
             while bits == 0 and block + BLOCK < end:
+                high[record] |= highest != 0
                 block += BLOCK
-                bits = places_of(raw, block, NAME_VALUE_SEPARATOR, 2)
+                bits, highest = places_of(raw, block, NAME_VALUE_SEPARATOR, 2), places_of(raw, block, _HIGH, _HIGH)
             at = min(block + lowest_bit(bits), end) if bits != 0 else end
             bits &= bits - 1
             if at < end and raw[at] == NAME_VALUE_SEPARATOR:
@@ -183,6 +191,8 @@ def _split(
             elif start < at and middle <= start:
                 malformed[record] = 1
             start, middle = at + 1, -1  # `end` is far from the largest integer
+        # The last block may go on behind the text.
+        high[record] |= highest & ((1 << max(min(end - block, BLOCK), 0)) - 1) != 0
     firsts[len(starts)] = count
     return count
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints, groups, lazy
+from rmqinspect.codec.byte_ranges import are_utf8, take_ranges
 from rmqinspect.codec.kernels import CRC32
 from rmqinspect.codec.layout import place_of
 from rmqinspect.codec.properties import Items, split_properties
@@ -118,6 +119,17 @@ class Records:
     def properties(self) -> Items:
         """The properties of all records, as positions in the window."""
         return split_properties(self.bytes, self.properties_starts, self.properties_ends)
+
+    @lazy
+    def not_utf8(self) -> Bools:
+        """Which records have properties that no broker writes: it encodes them as UTF-8."""
+        found: Bools = self.properties.beyond_ascii.copy()
+        which = np.flatnonzero(found)
+        if len(which):
+            found[which] = ~are_utf8(
+                take_ranges(self.bytes, self.properties_starts[which], self.properties_ends[which])
+            )
+        return found
 
     @property
     def are_bridges(self) -> Bools:

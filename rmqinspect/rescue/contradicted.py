@@ -1,6 +1,7 @@
 """Records that prove themselves, and that a queue unit, index entries or the times around them contradict.
 
-Verify names them; which field was changed is found in this order, and the first answer counts:
+Verify names them. Which field was changed is found in this order; of a head also the texts and the time behind it are
+asked, as of a record whose lengths or CRC were repaired:
 
     head     queue, queue offset, topic or type: the unit leads here, and its neighbours agree      repair.py
     texts    a bit of TAGS, UNIQ_KEY, KEYS, DELAY: the unit's tags code, the hashes of the entries  texts.py
@@ -10,7 +11,8 @@ Verify names them; which field was changed is found in this order, and the first
 Where none answers, the record is kept as it is: what contradicts it may be what was damaged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rmqinspect.codec.arrays import lazy
 from rmqinspect.commitlog.record_reader import RecordReader
@@ -36,6 +38,7 @@ OF_TEXTS = ("CQ-TAG", "IX-KEY")
 # About its store time, or about what is counted from it.
 _OF_TIME = ("CL-TIME", "IX-TIME", "CQ-TAG", "CQ-MISMATCH")
 _FIRST_TIME = 1 << 40  # ms: 2004; a tags code below is a hash
+_MOMENT = 1000  # ms: so far apart may the store times of neighbours be in the wrong order
 
 
 class Contradicted:
@@ -49,7 +52,7 @@ class Contradicted:
     def _entries(self) -> Entries:
         """The index entries that lead to records in doubt."""
         places = [place for source in self._sources for place in source.suspects]
-        places += [one.start for source in self._sources for one in source.damaged if one.kind == "record"]
+        places += [one.start for source in self._sources for one in source.damaged if one.kind in ("record", "gap")]
         misdated = [place for source in self._sources for place, code in source.suspects.items() if code == "CL-TIME"]
         return Entries(self._sources, places, misdated)
 
@@ -66,24 +69,48 @@ class Contradicted:
                 record = Records.of_one(raw, place)
                 said, queue_id = (int(record.field(name)[0]) for name in ("queue_offset", "queue_id"))
                 changes = head_changes(raw, place, self._units.confirmed(unit, said, queue_id))
-            if not changes:
-                changes += filter(None, [self._texts.find(raw, place, unit, entries)])
-            if not changes and code in _OF_TIME:
-                changes += filter(None, [time_change_at(log, raw, place, _times(unit, entries, code))])
+            changes += filter(None, [self._texts.find(_changed(raw, changes), place, unit, entries)])
+            times = _times(unit, entries, code)
+            if changes:
+                changes += self._misdated(log, _changed(raw, changes), place, times)
+            elif code in _OF_TIME:
+                changes += filter(None, [time_change_at(log, raw, place, times)])
         if not changes and unit is None and place in source.proven:
             changes += [one for one in (source.proven[place],) if not may_reach_further(raw, one)]
-        return _proven(raw, place, changes[0]) if len(changes) == 1 else None
+        return _proven(raw, place, changes) if changes else None
 
-    def repair_text(self, raw: bytes, place: int) -> Repaired | None:
-        """Return a record with an illegal topic as it was, by its index entries; None where they do not tell."""
-        change = self._texts.find(raw, place, None, self._entries.at(place))
-        return None if change is None else _proven(raw, place, change)
+    def with_rest(self, found: Repaired, source: Source, unit: Unit | None) -> Repaired:
+        """Return a repaired record also with its texts and its store time as they were, where something tells."""
+        entries = self._entries.at(found.place)
+        changes = list(filter(None, [self._texts.find(found.raw, found.place, unit, entries)]))
+        with RecordReader(source.store) as log:
+            times = _times(unit, entries, "")
+            changes += self._misdated(log, _changed(found.raw, changes), found.place, times)
+        whole = _proven(found.raw, found.place, changes)
+        return found if whole is None else replace(whole, changes=(*found.changes, *changes), lead=found.lead)
+
+    def _misdated(self, log: RecordReader, raw: bytes, place: int, times: Times) -> Iterator[Change]:
+        """Yield the change of a store time that nothing contradicted yet, if it is more than a moment out of line."""
+        change = time_change_at(log, raw, place, times)
+        if change is not None and abs(int.from_bytes(change.after) - int.from_bytes(change.before)) > _MOMENT:
+            yield change
+
+    def repair_text(self, raw: bytes, place: int, unit: Unit | None) -> Repaired | None:
+        """Return a record with impossible texts as it was, by unit and index entries; None where they do not tell."""
+        change = self._texts.find(raw, place, unit, self._entries.at(place))
+        return None if change is None else _proven(raw, place, [change])
 
 
-def _proven(raw: bytes, place: int, change: Change) -> Repaired | None:
+def _changed(raw: bytes, changes: Sequence[Change]) -> bytes:
     changed = bytearray(raw)
-    changed[change.at : change.at + len(change.after)] = change.after
-    return Repaired(place, bytes(changed), (change,)) if proves(bytes(changed), place) else None
+    for one in changes:
+        changed[one.at : one.at + len(one.after)] = one.after
+    return bytes(changed)
+
+
+def _proven(raw: bytes, place: int, changes: Sequence[Change]) -> Repaired | None:
+    changed = _changed(raw, changes)
+    return Repaired(place, changed, tuple(changes)) if proves(changed, place) else None
 
 
 def _times(unit: Unit | None, entries: Sequence[Entry], code: str) -> Times:

@@ -244,8 +244,10 @@ class Planner:
             raw = read_log(source.store, place, min(LOOK_AHEAD, segment_end - place))
             unit = self._units.believed(place, raw[: message.FIXED_SIZE])
             found = repair_record(raw, place, segment_end - place, end - place, unit)
-            if found is None and unit is None and damage is not None and damage.kind == "record":
-                found = self._contradicted.repair_text(_frame(raw, place)[0], place)
+            if found is None and damage is not None and damage.kind == "record":
+                found = self._contradicted.repair_text(_frame(raw, place)[0], place, unit)
+            elif found is not None:
+                found = self._contradicted.with_rest(found, source, unit)
             if found is None and proves(*_frame(raw, place)):
                 found = Repaired(place, _frame(raw, place)[0], ())  # sound, though its source could not be walked to it
             if found is not None and place + len(found.raw) <= end:

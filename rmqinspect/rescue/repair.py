@@ -25,14 +25,17 @@ with a flipped bit, whatever chance makes of its CRC.
 Source: CommitLog#checkMessageAndReturnSize for the proof.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.columns import RIGHT_CRC, WRONG_CRC
-from rmqinspect.commitlog.record_reader import RecordReader
+from rmqinspect.commitlog.find_record import is_possible_time
+from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import long_runs, one_flip, unit_words
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
@@ -49,6 +52,7 @@ from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.split import LAST_PLACE, LAST_PORT
 
 _HEAD = message.HEADS[False, False]
+_AROUND = 8  # records on each side of one whose store time is in question
 _NEAR_MS = 60_000  # from one record to the next, where one flipped bit is looked for at an end of the log
 MOST_QUEUES = 1024  # of a topic: more than any broker is given
 _PORT = 4  # bytes
@@ -196,7 +200,12 @@ def proves(raw: bytes, place: int) -> bool:
         return False
     flags = int(record.sys_flag[0])
     kind = (flags & message.COMPRESSION_MASK) >> message.COMPRESSION_SHIFT
-    if not is_legal_topic(topic_of(record)) or flags & ~_KNOWN_FLAGS or kind >= len(message.COMPRESSIONS):
+    if (
+        record.not_utf8[0]
+        or not is_legal_topic(topic_of(record))
+        or flags & ~_KNOWN_FLAGS
+        or kind >= len(message.COMPRESSIONS)
+    ):
         return False
     return bool(record.body_crc_ok[0]) and int(record.record_crcs[0]) != WRONG_CRC
 
@@ -283,17 +292,20 @@ def _by_port(raw: bytes) -> Iterator[Change]:
 
 
 def _by_record_crc(found: Repaired, size: int, end: int) -> Change | None:
-    """The bit of the whole record that `__CRC32#` names, or that of its own digits."""
+    """The bit of the whole record that `__CRC32#` names, or that of its own name or digits."""
     raw, place = found.raw, found.place
     record = Records.of_one(raw, place)
-    if int(record.record_crcs[0]) != WRONG_CRC:
-        return None
     covered, tail = raw[:-CRC32_RESERVED_SIZE], raw[-CRC32_RESERVED_SIZE:]
     computed = masked_crc32(covered)
     digits_at = len(CRC32_NAME) + 1
     digits, right = tail[digits_at:-1], f"{computed:0{CRC32_DIGITS}}"[::-1].encode()
+    name, proof = tail[: len(CRC32_NAME)], "the record's bytes have this CRC"
+    if digits == right and one_flip(name, CRC32_NAME) is not None:
+        return Change("__CRC32#", len(covered), name, CRC32_NAME, proof)
+    if int(record.record_crcs[0]) != WRONG_CRC:
+        return None
     if len(digits) == len(right) and one_flip(digits, right) is not None and proves_body(record):
-        return Change("__CRC32#", len(covered) + digits_at, digits, right, "the record's bytes have this CRC")
+        return Change("__CRC32#", len(covered) + digits_at, digits, right, proof)
     if not digits.isdigit() or int(digits[::-1]) > CRC_MASK:
         return None
     candidates = []
@@ -444,19 +456,62 @@ def time_change(raw: bytes, place: int, times: Times) -> Change | None:
 def time_change_at(log: RecordReader, raw: bytes, place: int, times: Times) -> Change | None:
     """Return the change of a store time by the records around it, if need be those of the segments around.
 
-    `times`: what else is known of it.
+    Of the nearest ones those count that are in line: one of them may be wrong, too. `times`: what else is known of it.
     """
-    store = log.store
-    before = after = None
-    for start in (place, place - place % (store.segment_size or 1)):
-        segment = store.segment_at(start - 1)
-        near = None if segment is None else next(log.opened(segment).frames_before(start), None)
-        if near is not None:
-            before = near.head.store_timestamp
-            break
-    for start in (place + len(raw), place - place % (store.segment_size or 1) + (store.segment_size or 0)):
-        following = log.next_record(start, start + LOOK_AHEAD)
-        if following is not None:
-            after = following[1]
-            break
+    size = log.store.segment_size or 0
+    begin, behind = place - place % (size or 1), place + len(raw)
+    earlier = _first_of(log, -1, (place, begin), _times_before)
+    later = _first_of(log, 0, (behind, begin + size), _times_from)
+    around = [*earlier, *later]
+    in_line = _longest_row(around)
+    before = next((around[at] for at in reversed(in_line) if at < len(earlier)), None)
+    after = next((around[at] for at in in_line if at >= len(earlier)), None)
     return time_change(raw, place, times._replace(before=before, after=after))
+
+
+def _first_of(
+    log: RecordReader, step: int, places: Sequence[int], read: Callable[[OpenSegment, int], list[int]]
+) -> list[int]:
+    """Return what the first segment has that has anything; it is that of a place and `step`."""
+    for place in places:
+        segment = log.store.segment_at(place + step)
+        found = [] if segment is None else read(log.opened(segment), place)
+        if found:
+            return found
+    return []
+
+
+def _times_before(segment: OpenSegment, place: int) -> list[int]:
+    """Return the store times of the last records before a place, ascending places."""
+    frames = islice(segment.frames_before(place), _AROUND)
+    times = [frame.head.store_timestamp for frame in frames]
+    return [time for time in reversed(times) if is_possible_time(time)]
+
+
+def _times_from(segment: OpenSegment, place: int) -> list[int]:
+    """Return the store times of the first records from a place on."""
+    times: list[int] = []
+    for _ in range(_AROUND):
+        frame = segment.frame_at(place + segment.lead)
+        if frame is None:
+            frame = segment.next_frame(max(place, segment.next_allocated(place)), place + LOOK_AHEAD)
+        if frame is None:
+            break
+        times.append(frame.head.store_timestamp)
+        place = frame.end
+    return [time for time in times if is_possible_time(time)]
+
+
+def _longest_row(values: Sequence[int]) -> list[int]:
+    """Return the positions of the longest row of values that do not descend."""
+    tails: list[int] = []  # the position of the last value of a row of each length
+    before: list[int] = []  # of each value, the position of that before it in its row
+    for at, value in enumerate(values):
+        length = bisect_right(tails, value, key=values.__getitem__)
+        before.append(tails[length - 1] if length else -1)
+        tails[length : length + 1] = [at]
+    row, at = list[int](), tails[-1] if tails else -1
+    while at >= 0:
+        row.append(at)
+        at = before[at]
+    return row[::-1]

@@ -48,7 +48,7 @@ from rmqinspect.rescue.receipt import SCHEMA_VERSION
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
 from rmqinspect.rescue.second_look import contradicted_in, has_copies, read_order, suspect, take_all_out
 from rmqinspect.rescue.segment_size import choose_segment_size
-from rmqinspect.rescue.sources import Composite, Source, judge_source
+from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import CarvedSegment, Segment, Store
 from rmqinspect.store.reader import open_file, running_broker
@@ -220,6 +220,9 @@ class SalvageJob(FilesJob):
             else:
                 misplaced |= odd.intersection(place for places in outliers.values() for place in places)
                 refused += take_all_out(composite, sources, odd)
+                # What was repaired, and is contradicted all the same.
+                repaired = [one for one, _ in log.repaired if one.place in odd]
+                refused += (Range(one.place - one.lead, one.place + len(one.raw)) for one in repaired)
             self._begin_again()
         self._refuse_changes(watches)
         if log.in_doubt:

@@ -46,7 +46,7 @@ _MOST_CONFLICTS = 20
 
 # Findings about one record that is wrong by itself: nothing of it is taken as it is.
 _WRONG_RECORDS = ("CL-CRC-BODY", "CL-CRC-RECORD", "CL-OFFSET", "CL-FIELD")
-_WRONG_FIELDS = ("negative queue id", "impossible ", "the topic is empty")  # of CL-FIELD
+_WRONG_FIELDS = ("negative queue id", "impossible ", "the topic is empty", "the properties are not")  # of CL-FIELD
 # Findings by which a record's head may be wrong, as what points at it says.
 _SUSPECTS = ("CQ-MISMATCH", "CQ-SHIFT", "CQ-TAG", "CL-QUEUE-OFFSET", "CL-TIME", "IX-TIME", "IX-KEY")
 

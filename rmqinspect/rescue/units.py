@@ -90,13 +90,13 @@ class Units:
         """Return a unit with whether its queue agrees that its record, which says queue offset `said`, is here.
 
         Its neighbours must lead to records of their offsets, on the right side of it; at an end of the queue there is
-        one neighbour only. The unit at `said` must lead to a record that says the same, or lie beyond the queue: a
-        hole there means that units were shifted. A queue of one message has no neighbours: there the queue id that the
-        record says, `queue_id`, must be one that no store has, or its folder may have been renamed.
+        one neighbour only. The unit at `said` must lead to a record that says the same, or lie beyond the queue or
+        before the log: a hole there means that units were shifted. A queue of one message has no neighbours: there the
+        queue id that the record says, `queue_id`, must be one that no store has, or its folder may have been renamed.
         """
         sides = [self._judge(unit, unit.queue_offset + step) for step in (-1, 1)]
         other = "end" if said == unit.queue_offset else self._judge(unit, said)
-        sure = "right" in sides and "wrong" not in sides and other in ("right", "end")
+        sure = "right" in sides and "wrong" not in sides and other in ("right", "end", "expired")
         if sides == ["end", "end"]:
             sure = other == "end" and not 0 <= queue_id < self._no_queue
         sure = sure and not self._has_between(unit)
@@ -144,21 +144,24 @@ class Units:
     def _judge(self, unit: Unit, offset: int) -> str:
         """Return whether the unit at another offset of the queue leads to its own record.
 
-        `right` or `wrong`; `end` where the queue has no such unit, `lost` where no record proves itself there.
+        `right` or `wrong`; `end` where the queue has no such unit, `lost` where no record proves itself there,
+        `expired` where it lay before the log's begin.
         """
         for source in self._sources:
             found = _unit_at(source.store, unit.topic, unit.queue_id, offset)
             if found is None:
                 continue
+            in_order = (found - unit.place) * (offset - unit.queue_offset) > 0
             if found == _HOLE:
                 return "wrong"
+            if source.store.segments and found < source.store.segments[0].base:
+                return "expired" if in_order else "wrong"
             with RecordReader(source.store) as log:
                 identity = log.identity_at(found)
             if identity is None:
                 return "lost"
             named = (identity.topic, identity.queue_id, identity.queue_offset)
             is_own = named == (unit.topic, unit.queue_id, offset)
-            in_order = (found - unit.place) * (offset - unit.queue_offset) > 0
             return "right" if is_own and in_order else "wrong"
         return "end"
 
@@ -166,14 +169,14 @@ class Units:
 def are_likely(offsets: Ints, units: Rows, segment_size: int | None) -> Bools:
     """Return which of some valid units, in the order of their queue, are not just bytes that were written over zeros.
 
-    A record of the size that such a unit says would not fit into its segment, and no unit stands before it: one of a
-    damaged size does.
+    Of a unit behind zeros the record has to fit into its segment, and to lie behind that of the unit before it; what
+    follows another unit is one, damaged or not.
     """
     size, place = units["size"].astype(np.int64), units["physical_offset"].astype(np.int64)
-    fits = size >= message.FIXED_SIZE
+    fits = (size >= message.FIXED_SIZE) & (np.diff(place, prepend=-1) > 0)
     if segment_size:
         fits &= place % segment_size + size <= segment_size
-    follows: Bools = np.diff(offsets, prepend=-2) == 1
+    follows = np.diff(offsets, prepend=-2) == 1
     likely: Bools = fits | follows
     return likely
 

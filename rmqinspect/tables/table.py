@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.byte_ranges import are_utf8
 from rmqinspect.commitlog.gaps import ScanState
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import HOLDS, used_databases
@@ -23,7 +24,7 @@ from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.lost_records import ANY_START, AskedStart
-from rmqinspect.text import is_utf8, text_of
+from rmqinspect.text import text_of
 from rmqinspect.times import END_MILLI, FIRST_MILLI
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -166,14 +167,11 @@ _ESCAPED = rb"\x"  # what `text_of` writes otherwise in valid UTF-8
 
 def text(raw: pa.Array) -> tuple[pa.Array, Bools]:
     """Return a binary array as strings, escaped as by `text_of`, and which values were not valid UTF-8."""
-    count = len(raw)
-    invalid: Bools = np.zeros(count, np.bool_)
+    invalid = ~are_utf8(raw)
     strings = as_strings(raw)
-    if not _is_ascii(raw) and not _is_text(strings):
-        values = raw.to_pylist()
-        invalid[:] = [not is_utf8(value) for value in values]
-        decoded = (text_of(value) if odd else value.decode() for value, odd in zip(values, invalid, strict=True))
-        strings = pa.array(decoded, pa.string())
+    if invalid.any():
+        values = zip(raw.to_pylist(), invalid, strict=True)
+        strings = pa.array([text_of(value) if odd else value.decode() for value, odd in values], pa.string())
     return strings, invalid
 
 
@@ -189,19 +187,6 @@ def name_column(raw: pa.Array) -> tuple[pa.Array, Bools]:
 def as_strings(raw: pa.Array) -> pa.Array:
     """Return the values of a binary array, which are valid UTF-8, as strings."""
     return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
-
-
-def _is_ascii(raw: pa.Array) -> bool:
-    content = raw.buffers()[2]
-    return content is None or int(np.frombuffer(content, np.uint8).max(initial=0)) < 0x80
-
-
-def _is_text(strings: pa.Array) -> bool:
-    try:
-        strings.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def pick(names: Sequence[str], numbers: NDArray[Any]) -> pa.Array:

@@ -334,14 +334,17 @@ class _SplitCheck:
             self._report(records, bad, "CL-FIELD", what, _found_in(values))
 
     def _texts(self, records: Records, numbers: Ints) -> None:
-        """Report topics that no broker accepts, and properties that cannot be parsed."""
+        """Report topics that no broker accepts, and properties that it does not write or cannot parse."""
         for topic, _ in self.queues.queues[len(self.legal) :]:
             self.legal.append(is_legal_topic(topic))
         if not all(self.legal):
             self._report(
                 records, ~np.array(self.legal)[numbers], "CL-FIELD", "the topic is empty or has illegal characters"
             )
-        self._report(records, records.properties.malformed, "CL-FIELD", "the properties cannot be parsed")
+        self._report(records, records.not_utf8, "CL-FIELD", "the properties are not UTF-8")
+        self._report(
+            records, records.properties.malformed & ~records.not_utf8, "CL-FIELD", "the properties cannot be parsed"
+        )
 
     def _times(self, records: Records, *, ascend: bool) -> None:
         """Follow the store timestamps; `ascend`: none is before that of the record before it."""

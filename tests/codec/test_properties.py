@@ -56,6 +56,7 @@ def check(texts: list[bytes]) -> None:
     expected = [by_the_broker(text) for text in texts]
     assert found == [pairs for pairs, _ in expected]
     assert items.malformed.tolist() == [malformed for _, malformed in expected]
+    assert items.beyond_ascii.tolist() == [max(text, default=0) >= 0x80 for text in texts]
     numbers = [(number, item) for number, (pairs, _) in enumerate(expected) for item in range(len(pairs))]
     assert items.record.tolist() == [number for number, _ in numbers]
     assert items.replaced.tolist() == [

@@ -301,6 +301,8 @@ def test_a_code_is_shown_and_its_near_miss_is_not(tmp_path: Path, code: str) -> 
         ({"topic": "a\x1b[2J"}, "the topic is empty or has illegal characters"),
         ({"properties": b"no separator"}, "the properties cannot be parsed"),
         ({"properties": b"a\1b\2no separator\2"}, "the properties cannot be parsed"),
+        ({"properties": b"a\1\xe6\xb6\2"}, "the properties are not UTF-8"),
+        ({"properties": b"\xff"}, "the properties are not UTF-8"),
     ],
 )
 def test_a_field_out_of_its_domain_is_told(tmp_path: Path, change: dict[str, Any], what: str) -> None:
