@@ -254,6 +254,4 @@ def _offsets(offsets: list[int]) -> str:
         else:
             runs.append([offset, offset])
     shown_runs = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs]
-    if not offsets:
-        return "offsets without a record"
     return f"offset{'s' if len(offsets) > 1 else ''} {', '.join([*shown_runs[:LISTED], *more(shown_runs)])}"

@@ -28,7 +28,7 @@ Source: DefaultMessageStore#getMessage, MappedFile#selectMappedBuffer, ConsumeQu
 CommitLog#getMaxOffset; RocketMQ 4.0.0 to 5.5.0. What real store classes make of such units: docs/salvage.md.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -55,7 +55,7 @@ from rmqinspect.rescue.bridge import SMALLEST_AT_END, USUAL
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Lost
 from rmqinspect.rescue.queue_files import LAST_OFFSET, LostQueues, Queue, Vacant
 from rmqinspect.rescue.sources import Source
-from rmqinspect.rescue.units import are_likely
+from rmqinspect.rescue.units import are_likely, middle_of
 from rmqinspect.schemas.consumequeue import NOWHERE_SIZE
 from rmqinspect.schemas.message import FIXED_SIZE
 from rmqinspect.store.model import QueueFile, Store
@@ -99,7 +99,7 @@ def find_lost_queues(
         _ask_batch(told, gone)
     batch_ends = {queue: one.end for queue, one in told.items() if one.end}
     is_damaged = bool(log.lost) or any(source.result.damage for source in sources)
-    reached = dict(_consumed(whole)) if is_damaged else {}
+    reached = dict(consumed(whole)) if is_damaged else {}
     for queue, offset in reached.items() if log.lost else ():
         one = told[queue]
         if not one.has_record and one.expired is None and offset > max((end for _, end in one.offsets), default=0):
@@ -115,7 +115,7 @@ def find_lost_queues(
     place = _segment_end(log) if lost_ones else None
     if lost_ones and place is None:
         # Looked at only here: of a log of several segments the rebuild knows it for nothing.
-        there, time = _queues_with_records(log, sources)
+        there, time = kept_messages(log, sources)
         lost_ones = {queue: one for queue, one in lost_ones.items() if queue not in there}
         place = _add_segment(log, time) if lost_ones else None
     if place is not None:
@@ -187,6 +187,7 @@ def _ask_units(
     is_batch = files[0].kind == "batch_queue"
     if told.has_record and not is_batch:
         return
+    middle = -1.0
     with RecordReader(source.store) as records:
         for file in files:
             try:
@@ -198,7 +199,8 @@ def _ask_units(
                         return
                     counts = units["message_count"].astype(np.int64) if is_batch else np.ones(len(units), np.int64)
                     good = (units["size"] > FIXED_SIZE) & (offsets <= LAST_OFFSET) & (places < limit)
-                    good &= are_likely(offsets, units, size)
+                    good &= are_likely(offsets, units, size, middle)
+                    middle = max(middle, middle_of(units))
                     inside, before = np.flatnonzero(good & (places >= begin)), np.flatnonzero(good & (places < begin))
                     if len(inside):
                         first, end = int(offsets[inside].min()), int((offsets + counts)[inside].max())
@@ -233,7 +235,7 @@ def _ask_batch(told: dict[Queue, _Told], lost: Lost) -> None:
         told[queue].offsets.append((first, first + number))
 
 
-def _consumed(store: Store) -> Iterator[tuple[Queue, int]]:
+def consumed(store: Store) -> Iterator[tuple[Queue, int]]:
     """Yield the queues of topics that exist, and the highest offset that a group or a delay level has reached."""
     document = read_config(store, "topics.json")
     topics = None if document is None else document.table("topicConfigTable")
@@ -278,24 +280,26 @@ def _add_segment(log: LogPlan, timestamp: int) -> int | None:
 
 def end_with_bridge(log: LogPlan, sources: Sequence[Source]) -> None:
     """Add a bridge behind the log's last record: by it verify and forecast know the units of lost messages."""
-    time, end = _queues_with_records(log, sources)[1], log.end
+    time, end = kept_messages(log, sources)[1], log.end
     if -end % log.size >= USUAL + SMALLEST_AT_END:
         log.pieces.append(Kept(end, end + USUAL, bridge=True, timestamp=time))
     else:
         _add_segment(log, time)
 
 
-def _queues_with_records(log: LogPlan, sources: Sequence[Source]) -> tuple[set[Queue], int]:
-    """Return the queues that get a unit for a record of the planned log, and the store time of its last record, ms."""
-    queues, dispatcher = QueueOffsets(), Dispatcher(keys=False)
-    time = 0
+def kept_messages(log: LogPlan, sources: Sequence[Source]) -> tuple[Counter[Queue], int]:
+    """Return how many messages each queue has in the planned log, and the store time of its last record, ms."""
+    queues, found, time = QueueOffsets(), Counter[Queue](), 0
     for records in _records(log, sources):
+        dispatcher = Dispatcher(keys=False)
         dispatcher.take(records, queues.number(records), queues.queues, np.ones(len(records), np.bool_))
+        columns = dispatcher.columns(queues.queues)
+        numbers = np.bincount(columns.queue[columns.entitled], columns.messages[columns.entitled]).astype(np.int64)
+        for number in np.flatnonzero(numbers).tolist():
+            topic, queue_id = columns.queues[number]
+            found[topic.decode(errors="replace"), queue_id] += int(numbers[number])
+        found.update((extra.topic, extra.queue_id) for extra in columns.extras if columns.entitled[extra.record])
         time = int(records.field("store_timestamp")[-1])
-    columns = dispatcher.columns(queues.queues)
-    named = [columns.queues[number] for number in np.unique(columns.queue[columns.entitled]).tolist()]
-    found = {(topic.decode(errors="replace"), queue_id) for topic, queue_id in named}
-    found |= {(extra.topic, extra.queue_id) for extra in columns.extras if columns.entitled[extra.record]}
     return found, time
 
 

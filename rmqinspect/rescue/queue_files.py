@@ -26,7 +26,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -92,6 +92,7 @@ class QueueWritten:
     left_out: int = 0  # records at an offset that an earlier one has
     restarts: int = 0  # how often the queue began anew at 0
     vacant: "Vacant | None" = None  # no record is left: the copies are of a unit that leads to none
+    copied: list[range] = field(default_factory=list)  # their offsets
 
 
 class Vacant(NamedTuple):
@@ -221,6 +222,7 @@ class QueueFiles:
         if count > 0:
             self._write(queue, written.end, np.repeat(unit, count))
             written.copies += count
+            written.copied.append(range(written.end, end))
             written.end = end
 
     def _restart(self, queue: Queue) -> None:
@@ -347,6 +349,7 @@ class BatchQueueFiles(QueueFiles):
                 units = np.repeat(self._last[queue], len(bases))
                 units["queue_offset"], units["message_count"] = bases, np.minimum(end - bases, _LARGEST_BATCH)
                 self._write(queue, written.end, units)
+                written.copied.append(range(written.end, end))
                 written.copies, written.end = end - written.end, end
 
     def _vacant_units(self, first: int, vacant: Vacant) -> Units:

@@ -37,7 +37,7 @@ from rmqinspect.rescue.ledger_bridge import ledger_bridge
 from rmqinspect.rescue.ledger_plan import LedgerPlanner
 from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
-from rmqinspect.rescue.lost_queues import end_with_bridge, find_lost_beginnings, find_lost_queues
+from rmqinspect.rescue.lost_queues import end_with_bridge, find_lost_beginnings, find_lost_queues, kept_messages
 from rmqinspect.rescue.new_store import NewStore
 from rmqinspect.rescue.other_files import FilesJob
 from rmqinspect.rescue.queue_files import HoleTooLarge, LostQueues
@@ -61,6 +61,7 @@ from rmqinspect.verify.custody import Watch
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
+_MOST_LISTED = 100_000  # lost queue offsets of one hole
 _LOOKS = 8  # at a store that is whole: what the first one contradicts is repaired, then left aside
 _ATTEMPTS = 3  # at files beside the log that fit
 _BRIDGE_ON_DISK = 8192  # bytes: its head and its end in a page each, its body a hole
@@ -441,10 +442,7 @@ class SalvageJob(FilesJob):
             repaired=[*repairs(log, sources), *map(blank_row, log.blanks)],
             bridged=[document.Bridged(*one) for one in log.bridged],
             aside=[aside_row(one, sources, aside) for one in log.lost],
-            lost_offsets=[
-                document.LostOffsets(topic, queue_id, kept_units(rebuilt, (topic, queue_id)), offsets)
-                for (topic, queue_id), offsets in self._all_lost(lost, rebuilt)
-            ],
+            lost_offsets=list(self._lost_offsets(lost, rebuilt, log, sources)),
             brought=self._brought,
             left_out=self._left_out,
             derived=None if rebuilt is None else derived(rebuilt),
@@ -454,13 +452,16 @@ class SalvageJob(FilesJob):
             run=as_object(describe_run()),
         )
 
-    @staticmethod
-    def _all_lost(
-        lost: dict[tuple[str, int], list[int]], rebuilt: Rebuilt | None
-    ) -> list[tuple[tuple[str, int], list[int]]]:
-        """Return the lost queue offsets of every queue that has some; holes of which nothing is known are in none."""
-        found = dict(lost)
+    def _lost_offsets(
+        self, lost: dict[tuple[str, int], list[int]], rebuilt: Rebuilt | None, log: LogPlan, sources: Sequence[Source]
+    ) -> Iterator[document.LostOffsets]:
+        """Yield the lost queue offsets of every queue that has some: what is known, and what has copies of a unit."""
+        found = {queue: set(offsets) for queue, offsets in lost.items()}
         for queue, written in ({} if rebuilt is None else rebuilt.queues).items():
-            if written.copies and written.vacant is None and queue not in found:
-                found[queue] = []
-        return sorted(found.items())
+            if written.copies and written.vacant is None:
+                listed = found.setdefault(queue, set())
+                listed.update(*(copied[:_MOST_LISTED] for copied in written.copied))
+        counted = kept_messages(log, sources)[0] if found and rebuilt is None else {}
+        for queue, offsets in sorted(found.items()):
+            kept = counted.get(queue, 0) if rebuilt is None else kept_units(rebuilt, queue)
+            yield document.LostOffsets(*queue, kept, sorted(offsets))

@@ -13,8 +13,8 @@ from rmqinspect.store.model import Segment, Store
 from rmqinspect.system import uri
 
 
-def kept_units(rebuilt: Rebuilt | None, queue: tuple[str, int]) -> int:
-    written = None if rebuilt is None else rebuilt.queues.get(queue)
+def kept_units(rebuilt: Rebuilt, queue: tuple[str, int]) -> int:
+    written = rebuilt.queues.get(queue)
     return 0 if written is None else written.end - written.first - written.copies
 
 

@@ -10,7 +10,8 @@ Where a queue has no units (no queue files are left), nothing points at a record
     queue offset   0   1   2   9   4   6       9 is wrong, and what it was is not known: it is left aside
 
 What is wrong is what has to go so that the others ascend, and the least of it (the longest ascending row). A record of
-offset 0 begins a row anew, if the records behind it are below those before it: its topic was deleted, and made again.
+offset 0 begins a row anew, if the records behind it are below those before it: its topic was deleted, and made again. A
+last record alone does not, if a group has come further.
 
 A record that jumps ahead, and behind which all go on from there, is right: brokers skip offsets. Only a last record
 whose offset lies further ahead than records fit between is wrong, too.
@@ -33,6 +34,7 @@ from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets, offsets_taken
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.damage.patterns import one_flip
+from rmqinspect.rescue.lost_queues import consumed
 from rmqinspect.rescue.repair import Change
 from rmqinspect.rescue.sources import Damage, Source
 from rmqinspect.schemas import message
@@ -121,8 +123,10 @@ def read_sequences(source: Source) -> Sequences:
         if number == _MOST_RECORDS:
             return found
         records[queue].append(one)
+    reached = dict(consumed(source.store)) if records else {}
     lives = {
-        queue: [_judge(life, queue, source.damaged, found) for life in _lives(some)] for queue, some in records.items()
+        queue: [_judge(life, queue, source.damaged, found) for life in _lives(some, reached.get(queue, 0))]
+        for queue, some in records.items()
     }
     _find_strays(lives, source.damaged, found)
     return found
@@ -155,13 +159,13 @@ def _records(store: Store, topics: Collection[str] | None) -> Iterator[tuple[Que
                 yield known[int(numbers[row])], _Record._make(values)
 
 
-def _lives(records: Sequence[_Record]) -> Iterator[list[_Record]]:
-    """Yield the records of a queue, cut where it begins anew."""
+def _lives(records: Sequence[_Record], reached: int) -> Iterator[list[_Record]]:
+    """Yield the records of a queue, cut where it begins anew; `reached`: the highest offset of its groups."""
     counted = [one for one in records if one.counts]
     begins = {
         one.place
         for before, one, behind in zip(counted, counted[1:], [*counted[2:], None], strict=False)
-        if one.offset == 0 and (behind is None or behind.offset <= before.offset)
+        if one.offset == 0 and (reached <= one.taken if behind is None else behind.offset <= before.offset)
     }
     life: list[_Record] = []
     for one in records:

@@ -83,6 +83,7 @@ class Source:
     taken_until: int | None = None  # from there on it differs from a source that counts more
     last_place: int = 0  # physical offset of the last record, roughly
     jumped: set[tuple[str, int]] = field(default_factory=set)  # queues, by topic and id, whose offsets do not count up
+    unqueued: set[tuple[str, int, int]] = field(default_factory=set)  # sound records without a unit: queue and offset
     proven: dict[int, Change] = field(default_factory=dict)  # what the order of the records proves: `sequences`
 
     def damage_at(self, place: int) -> Damage | None:
@@ -162,10 +163,13 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
             known.append(Range(segment.base, segment.end))
     suspects: dict[int, str] = {}
     jumped: set[tuple[str, int]] = set()
+    unqueued: set[tuple[str, int, int]] = set()
     for finding in run.found:
         place = finding.physical_offset
         if finding.code == "CL-QUEUE-OFFSET" and finding.topic is not None and finding.queue_id is not None:
             jumped.add((finding.topic, finding.queue_id))
+        if finding.code == "CQ-MISSING" and finding.count == 1 and finding.queue_offset is not None:
+            unqueued.add((finding.topic or "", finding.queue_id or 0, finding.queue_offset))
         if place is None:
             continue
         lead = 0 if (segment_there := store.segment_at(place)) is None else segment_there.lead
@@ -182,9 +186,9 @@ def _source(name: str, store: Store, run: VerifyRun, result: VerifyResult, size:
     end = max([last_record, *(filler.end for filler in fillers if filler.start == last_record)])
     sound = list(_without(known, damaged, end))
     suspects = {place: code for place, code in suspects.items() if any(_reaching_into(sound, place, place + 1))}
-    return Source(
-        name, store, result, sound, damaged, sorted(fillers), end, suspects, last_place=last_record, jumped=jumped
-    )
+    found = Source(name, store, result, sound, damaged, sorted(fillers), end, suspects, last_place=last_record)
+    found.jumped, found.unqueued = jumped, unqueued
+    return found
 
 
 def _cut_record(store: Store, end: int) -> Damage | None:

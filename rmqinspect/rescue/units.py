@@ -48,6 +48,7 @@ class Units:
         ordered = sorted(ranges)
         starts, ends = (np.array([one[at] for one in ordered], np.int64) for at in (0, 1))
         for source in sources if ordered else ():
+            middles: dict[tuple[str, int], float] = {}
             for file in source.store.queue_files:
                 if file.kind == "ext_queue" or file.topic.startswith(LMQ_PREFIX):
                     continue
@@ -55,9 +56,14 @@ class Units:
                     for offsets, units in messages_in(file):
                         places, times = units["physical_offset"].astype(np.int64), unit_times(units)
                         at = np.searchsorted(starts, places, "right") - 1
-                        inside = (at >= 0) & (places < ends[at]) & are_likely(offsets, units, source.store.segment_size)
+                        middle = middles.get((file.topic, file.queue_id), -1)
+                        likely = are_likely(offsets, units, source.store.segment_size, middle)
+                        middles[file.topic, file.queue_id] = max(middle, middle_of(units))
+                        inside = (at >= 0) & (places < ends[at]) & likely
                         for row in np.flatnonzero(inside).tolist():
                             unit = units[row]
+                            if (file.topic, file.queue_id, int(offsets[row])) in source.unqueued:
+                                continue  # its message stands elsewhere: where it leads is what is wrong
                             self._add(
                                 Unit(
                                     file.topic,
@@ -166,19 +172,27 @@ class Units:
         return "end"
 
 
-def are_likely(offsets: Ints, units: Rows, segment_size: int | None) -> Bools:
+def are_likely(offsets: Ints, units: Rows, segment_size: int | None, middle: float) -> Bools:
     """Return which of some valid units, in the order of their queue, are not just bytes that were written over zeros.
 
     Of a unit behind zeros the record has to fit into its segment, and to lie behind that of the unit before it; what
-    follows another unit is one, damaged or not.
+    follows another unit is one, damaged or not. None is if half of them lead to places up to `middle`, the median of
+    the units before them: their file is a copy of one that has other queue offsets.
     """
     size, place = units["size"].astype(np.int64), units["physical_offset"].astype(np.int64)
+    if middle_of(units) <= middle:
+        return np.zeros(len(units), np.bool_)
     fits = (size >= message.FIXED_SIZE) & (np.diff(place, prepend=-1) > 0)
     if segment_size:
         fits &= place % segment_size + size <= segment_size
     follows = np.diff(offsets, prepend=-2) == 1
     likely: Bools = fits | follows
     return likely
+
+
+def middle_of(units: Rows) -> float:
+    """Return the median of the places that some units lead to."""
+    return float(np.median(units["physical_offset"])) if len(units) else -1.0
 
 
 _HOLE = -1

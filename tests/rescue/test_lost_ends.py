@@ -4,10 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from rmqinspect.consumequeue.units import messages_in
+from rmqinspect.rescue.units import are_likely
 from rmqinspect.store.discover import open_store
 from tests.rescue.test_salvage import salvage, sound_records
 from tests.support.samples import sample
+from tests.support.truths import records_of
 
 TOPIC = "TopicA"
 
@@ -71,3 +76,58 @@ def test_a_queue_of_a_log_that_begins_at_0_begins_at_0(tmp_path: Path) -> None:
     made, _ = salvage(tmp_path / "new", store)
     assert made.holds
     assert offsets(tmp_path / "new") == list(range(count))
+
+
+@pytest.mark.parametrize(("group", "is_new"), [(None, True), (1, True), (2, False)])
+def test_a_last_offset_of_0_is_no_new_beginning_if_a_group_has_come_further(
+    group: int | None, is_new: bool, tmp_path: Path
+) -> None:
+    """Nothing else tells a topic that was made again from a QUEUEOFFSET that was zeroed."""
+    store, _ = without_queues(tmp_path, 0, first=False)
+    messages = [one for record in records_of(store) for one, _ in record.messages]
+    places = [one.physical_offset for one in messages if (one.topic, one.queue_id) == (TOPIC, 0)]
+    segment = open_store([str(store)]).segment_at(places[-1])
+    assert segment is not None
+    raw = bytearray(Path(segment.path).read_bytes())
+    raw[places[-1] - segment.base + 20 : places[-1] - segment.base + 28] = bytes(8)
+    Path(segment.path).write_bytes(raw)
+    (store / "config").mkdir(exist_ok=True)
+    groups = {} if group is None else {f"{TOPIC}@g": {"0": group}}
+    (store / "config/consumerOffset.json").write_text(json.dumps({"offsetTable": groups}))
+    made, records = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert (offsets(tmp_path / "new") == [0]) is is_new
+    assert (places[-1] in records) is is_new
+
+
+def test_likely_units() -> None:
+    layout = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+
+    def likely(*units: tuple[int, int, int], middle: float = -1) -> list[bool]:
+        offsets = np.array([offset for offset, _, _ in units])
+        rows = np.array([(place, size, 0) for _, place, size in units], layout)
+        return [bool(one) for one in are_likely(offsets, rows, 1000, middle)]
+
+    assert likely((4, 100, 200), (5, 300, 200)) == [True, True]
+    assert likely((4, 100, 200), (40, 500, 200)) == [True, True], "behind zeros, and fits"
+    assert likely((4, 100, 200), (40, 900, 200)) == [True, False], "over the end of its segment"
+    assert likely((4, 100, 200), (40, 500, 20)) == [True, False], "no record is so small"
+    assert likely((4, 100, 200), (40, 0, 200)) == [True, False], "behind the unit before it"
+    assert likely((4, 100, 200), (5, 900, 2000), (6, 400, 200)) == [True, True, True], "damaged, but a unit"
+    assert likely((54, 100, 200), (55, 300, 200), middle=200) == [False, False], "a copy of the file before it"
+
+
+def test_a_unit_whose_message_stands_elsewhere_tells_of_no_lost_one(tmp_path: Path) -> None:
+    store = shutil.copytree(sample("healthy-5.5.0"), tmp_path / "store")
+    file = next(file for file in open_store([str(store)]).queue_files if (file.topic, file.queue_id) == (TOPIC, 0))
+    path = Path(file.path)
+    raw = bytearray(path.read_bytes())
+    raw[2 * 20 + 4] ^= 1 << 2  # of the place of the third unit: behind the log's end
+    path.chmod(0o644)
+    path.write_bytes(raw)
+    end = max(sound_records(open_store([str(store)])))
+    made, records = salvage(tmp_path / "new", store)
+    assert made.holds
+    assert not made.receipt.lost_offsets
+    assert not made.receipt.bridged
+    assert max(records) == end
