@@ -63,4 +63,5 @@ def _start(store: str, verdict: str, lost: int) -> Iterator[Sample]:
     from rmqinspect.forecast.outcome import Verdict
 
     yield from (Sample("rmqinspect_forecast_verdict", store, float(one == verdict), (str(one),)) for one in Verdict)
-    yield Sample("rmqinspect_forecast_messages_at_risk", store, lost)
+    if lost or verdict != str(Verdict.EMPTY):  # where more was there nobody knows how much
+        yield Sample("rmqinspect_forecast_messages_at_risk", store, lost)

@@ -7,8 +7,9 @@ A row is made of the document that the command prints of one store: that of `inf
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
+from rmqinspect.broker.version_evidence import RUST
 from rmqinspect.document import Part, means
-from rmqinspect.forecast.outcome import COSTS, Forecast, Verdict
+from rmqinspect.forecast.outcome import COSTS, LOOK_FOR, Forecast, Verdict
 from rmqinspect.show.overview import Overview, how_stopped
 from rmqinspect.show.stores import writer_of
 from rmqinspect.store.model import Store
@@ -91,12 +92,18 @@ def row_of_report(name: str, store: Store | None, report: Mapping[str, Any]) -> 
     return StoreRow(
         store=name,
         size_bytes=sum(file["size"] for file in report["inputs"]),
-        writer=version and version["assumed"],
+        writer=version and _writer_of(version),
         stopped=None if store is None else how_stopped(store, []).state,
         verdict=report["verdict"],
         do_first=_first_of_report(report, start),
         **_of_start(start),
     )
+
+
+def _writer_of(version: Mapping[str, Any]) -> str:
+    """Return who wrote a store by its report: a clue of another program begins with its name."""
+    others = (clue.partition(":")[0] for clue in version["why"] if clue.startswith(RUST))
+    return next(others, str(version["assumed"]))
 
 
 def worst_start(next_start: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -113,6 +120,8 @@ def _of_start(start: Mapping[str, Any]) -> dict[str, Any]:
     lost = start.get("lost_messages")
     if lost is None and start.get("verdict") == Verdict.SAFE:
         lost = 0  # a start that is only looked at counts nothing, but would lose something
+    if lost == 0 and start.get("verdict") == Verdict.EMPTY:
+        lost = None  # more was there, and nobody knows how much
     return {
         "next_start": start.get("verdict"),
         "messages_lost": lost,
@@ -142,6 +151,8 @@ def _first_of(start: Mapping[str, Any]) -> str:
         return f"do not start it: more was there, by {', '.join(start['proofs'])}"
     if verdict is Verdict.LOSES and not start.get("lost_messages") and start.get("unreachable_messages"):
         return "rebuild its queues: messages would be out of reach"
+    if verdict is Verdict.SAFE and any(LOOK_FOR in text for text in start["already_lost"]):
+        return LOOK_FOR
     if verdict is Verdict.SAFE and start["already_lost"]:
         return "start it; what is lost already: verify"
     return _FIRST[verdict]
@@ -157,6 +168,8 @@ def _first_of_report(report: Mapping[str, Any], start: Mapping[str, Any]) -> str
         return _FIRST[Verdict.RUNS]
     if verdict in (Verdict.LOSES, Verdict.EMPTY, Verdict.REFUSES):
         return f"before a start: {_first_of(start)}"
+    if start and (first := _first_of(start)) == LOOK_FOR:
+        return first
     errors = {finding["code"] for finding in report["findings"] if finding["severity"] == "error"} - {"ST-IO"}
     if not report["complete"] and not errors:
         return "make all of it readable"

@@ -21,7 +21,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
-from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict
+from rmqinspect.forecast.outcome import LOOK_FOR, Forecast, LostQueue, Outcome, Verdict
 from rmqinspect.forecast.queue import BATCH, UNITS
 from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
@@ -200,10 +200,7 @@ class Evidence:
         if was_cleaned(store, queues, index) or changed_by_a_broker(store, newest):
             return ""
         held = f", at least {count(sum(gone), 'message')}" if any(gone) else ""
-        return (
-            f"what lay before {group_digits(start)} is gone{held}, but not as a retention takes it: look for the "
-            "missing segments before a broker is started"
-        )
+        return f"what lay before {group_digits(start)} is gone{held}, but not as a retention takes it: {LOOK_FOR}"
 
     def lost_queues(self, outcome: Outcome) -> list[LostQueue]:
         """Return the queues of sampled records that have no unit after a start, and had none.

@@ -340,6 +340,7 @@ def note_unread(unread: list[str], *texts: str) -> None:
 
 
 _QUEUES = ("consumequeue/", "batchconsumequeue/")
+LOOK_FOR = "look for the missing segments before a broker is started"
 _LISTED = 4  # ranges that are named; the others are counted
 
 
@@ -411,7 +412,7 @@ def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
     if holes := outcome.holes:
         named = [f"{group_digits(start)} to {group_digits(end)}" for start, end in holes[:_LISTED]]
         more = f" and {count(len(holes) - _LISTED, 'more range')}" if len(holes) > _LISTED else ""
-        texts.append(f"no segment holds {', '.join(named)}{more} of the log")
+        texts.append(f"no segment holds {', '.join(named)}{more} of the log: {LOOK_FOR}")
     if number := outcome.misplaced:
         lie, were = ("lies", "it was") if number == 1 else ("lie", "they were")
         texts.append(

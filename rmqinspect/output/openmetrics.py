@@ -44,7 +44,9 @@ FAMILIES = {
         "messages that queues point at and the log does not hold, at least", ("topic",)
     ),
     "rmqinspect_forecast_verdict": Family("1 for what the next start does, 0 for the others", ("verdict",)),
-    "rmqinspect_forecast_messages_at_risk": Family("messages that the next start loses"),
+    "rmqinspect_forecast_messages_at_risk": Family(
+        "messages that the next start loses; absent where it starts empty, and nobody knows how many"
+    ),
     "rmqinspect_forecast_topic_messages_at_risk": Family("messages of a topic that the next start loses", ("topic",)),
     "rmqinspect_group_lag_messages": Family("messages that a group has not consumed", ("group", "topic")),
     "rmqinspect_group_lost_messages": Family(

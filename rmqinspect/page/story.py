@@ -13,7 +13,7 @@ from datetime import tzinfo
 from typing import Any, NamedTuple
 
 from rmqinspect.commands import FORECAST, SALVAGE, VERIFY, fill_command
-from rmqinspect.forecast.outcome import Verdict
+from rmqinspect.forecast.outcome import LOOK_FOR, Verdict
 from rmqinspect.page.words import amount, grouped, list_some, moment, short, sized
 from rmqinspect.system.uri import is_remote
 from rmqinspect.verify.codes import BY_CODE, GAPS
@@ -192,7 +192,9 @@ class _Teller:
             yield f"{refusal['why'] if named else refusal['file'] + ': ' + refusal['why']}."
         lines = (self.report["next_start"] or {}).get("lines") or ()
         if self.verdict == Verdict.LOSES:
-            yield from (f"{_capital(line)}." for line in lines[1:2])
+            # Where the releases differ, the first line says so, and each has one.
+            worst = [line for line in lines[1:] if line.startswith(str(self.verdict))]
+            yield from (f"{_capital(line)}." for line in worst or lines[1:2])
         if self.verdict == Verdict.EMPTY and self.start.get("proofs"):
             yield f"More was there: {', '.join(self.start['proofs'])} prove it."
         kinds: dict[str, Mapping[str, Any]] = {}
@@ -253,7 +255,11 @@ class _Teller:
     def _if_safe(self) -> Iterator[Step]:
         if self.verdict == Verdict.SAFE:
             more = " What is damaged stays as it is." if self.damage else ""
-            yield Step(f"The broker may be started.{more}")
+            then = "The broker"
+            if any(LOOK_FOR in text for text in self.start.get("already_lost") or ()):
+                yield Step(f"{_capital(LOOK_FOR)}: in backups and on replicas.")
+                then = "Without them it"
+            yield Step(f"{then} may be started.{more}")
         if self.damage:
             yield from self._new_store("Make")
         elif self.report["warnings"]:

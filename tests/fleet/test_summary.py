@@ -7,7 +7,7 @@ import pytest
 
 from rmqinspect.fleet.summary import StoreRow, badness, costs, row_of_forecast, row_of_info, row_of_report
 from rmqinspect.forecast.document import document
-from rmqinspect.forecast.outcome import Verdict
+from rmqinspect.forecast.outcome import LOOK_FOR, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.show.overview import overview
 from rmqinspect.store.discover import open_store
@@ -34,7 +34,9 @@ def test_the_row_of_a_forecast_is_that_of_its_worst_outcome(family: oracle.Famil
     facts = overview(store)
     assert (row.writer, row.stopped) == (str(facts.versions.other or facts.versions), facts.stop.state)
     if worst.verdict in (Verdict.SAFE, Verdict.LOSES, Verdict.EMPTY):
-        assert row.gone == worst.losses.messages + worst.unreachable
+        lost = worst.losses.messages + worst.unreachable
+        # Of a start that begins anew nobody knows how many messages there were.
+        assert row.gone == (None if worst.verdict is Verdict.EMPTY and not lost else lost)
     assert costs(row) == (worst.verdict in (Verdict.LOSES, Verdict.REFUSES, Verdict.EMPTY))
 
 
@@ -59,7 +61,7 @@ def report(*codes: str, complete: bool = True, **more: Any) -> dict[str, Any]:
         "verdict": "DAMAGED" if codes else "WHOLE",
         "complete": complete,
         "inputs": [{"size": 3}, {"size": 4}],
-        "broker_version": {"assumed": "5.3.3"},
+        "broker_version": {"assumed": "5.3.3", "why": []},
         "findings": [{"code": code, "severity": "error"} for code in codes],
         "next_start": {"verdict": next_start["verdict"], "versions": [next_start]},
     }
@@ -70,6 +72,7 @@ def report(*codes: str, complete: bool = True, **more: Any) -> dict[str, Any]:
     [
         (report(), "nothing"),
         (report("CL-CRC-BODY", "CQ-MISSING"), "salvage: the log is damaged"),
+        (report("CL-HOLE", already_lost=[f"no segment holds 1 to 2: {LOOK_FOR}"]), LOOK_FOR),
         (report("CL-TORN-TAIL"), "start it: only its last record is torn"),
         (report("CQ-MISSING", "IX-CHAIN"), "rebuild: the log is sound, what follows from it is not"),
         (report("ST-CONFIG"), "read its findings"),
@@ -84,6 +87,11 @@ def test_what_to_do_first_follows_from_the_report(found: dict[str, Any], first: 
     row = row_of_report("a", None, found)
     assert str(row.do_first).startswith(first)
     assert (row.size_bytes, row.writer, row.stopped) == (7, "5.3.3", None)
+
+
+def test_another_program_is_named_as_the_writer() -> None:
+    found = report() | {"broker_version": {"assumed": "5.5.0 or later", "why": ["odd", "rocketmq-rust: timer-v2"]}}
+    assert row_of_report("a", None, found).writer == "rocketmq-rust"
 
 
 def test_a_part_of_a_store_has_no_next_start() -> None:

@@ -12,6 +12,7 @@ from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.pull import NO_MESSAGE_IN_QUEUE, OFFSET_OVERFLOW_BADLY, OFFSET_TOO_SMALL, following_offset
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.forecast.outcome import (
+    LOOK_FOR,
     GroupStart,
     Outcome,
     Verdict,
@@ -179,7 +180,7 @@ def test_what_was_lost_before_stands_beside_the_verdict(name: str) -> None:
     store = open_store([str(oracle.store("crash", name))])
     release = oracle.truth("crash", name)["opened_by"]
     whole = forecast(replace(store, settings=oracle.case("crash", name)["settings"]), ForecastRequest(release)).worst
-    hole = "no segment holds 131 072 to 196 608 of the log"
+    hole = f"no segment holds 131 072 to 196 608 of the log: {LOOK_FOR}"
     assert whole.verdict is Verdict.SAFE
     assert already_lost(whole) == [hole] if "last" not in name else already_lost(whole)[0].endswith("lead to no record")
 

@@ -7,7 +7,7 @@ import pytest
 
 from rmqinspect.document import as_object
 from rmqinspect.forecast.document import document
-from rmqinspect.forecast.outcome import Verdict
+from rmqinspect.forecast.outcome import LOOK_FOR, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.page.story import Story, tell
 from rmqinspect.store.discover import open_store
@@ -38,6 +38,19 @@ def test_a_whole_store_may_be_started(whole: dict[str, Any]) -> None:
     told = story(whole)
     assert (told.tone, told.start) == ("good", "A broker that is started now loses nothing.")
     assert steps(told).strip() == "The broker may be started."
+
+
+def test_missing_segments_are_looked_for_first(whole: dict[str, Any]) -> None:
+    first, then = story(whole, already_lost=[f"no segment holds 1 to 2: {LOOK_FOR}"]).steps
+    assert first.text.startswith("Look for the missing segments before a broker is started")
+    assert then.text == "Without them it may be started."
+
+
+def test_where_releases_differ_the_worst_one_says_why(whole: dict[str, Any]) -> None:
+    lines = [f"{Verdict.LOSES} at worst", f"{Verdict.SAFE} with 1", f"{Verdict.LOSES} with 2"]
+    told = story(whole, {"next_start": {"lines": lines}}, verdict=Verdict.LOSES.value, lost_messages=1)
+    why = next(answer for answer in told.answers if answer.question == "Why?")
+    assert why.sentences[0] == f"{Verdict.LOSES} with 2."
 
 
 def test_a_start_that_loses_something_comes_last(whole: dict[str, Any]) -> None:
