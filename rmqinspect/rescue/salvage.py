@@ -25,6 +25,7 @@ import numpy as np
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
+from rmqinspect.config.json_files import read_config
 from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.forecast.outcome import Verdict, verdict_line
@@ -61,6 +62,7 @@ from rmqinspect.verify.custody import Watch
 from rmqinspect.verify.result import VerifyResult
 from rmqinspect.version import tool_name
 
+_MOST_NAMED = 3  # topics
 _MOST_LISTED = 100_000  # lost queue offsets of one hole
 _LOOKS = 8  # at a store that is whole: what the first one contradicts is repaired, then left aside
 _ATTEMPTS = 3  # at files beside the log that fit
@@ -173,7 +175,7 @@ class SalvageJob(FilesJob):
                 f"more than 127 bytes need 5.1.0, IPv6 hosts 4.6.0; --broker-version names a later one"
             )
         plan, assumed = self._plan(release)
-        self._notes += assumed
+        self._notes += [*assumed, *self._untyped(sources)]
         digests, misplaced, marked = self._digests(watches), set[int](), False
         outliers = read_order(sources, repairs=self._asked.repairs)
         if not any(source.store.queue_files for source in sources):
@@ -256,6 +258,18 @@ class SalvageJob(FilesJob):
             judge_source(name, store, size, jobs=self._asked.jobs, release=self._asked.release, progress=self._advance)
             for name, store in whole
         ]
+
+    def _untyped(self, sources: Sequence[Source]) -> Iterator[str]:
+        """Yield what becomes of batch queues whose topics nobody knows: a broker takes them for plain ones."""
+        files = (file for source in sources for file in source.store.queue_files if file.kind == "batch_queue")
+        topics = sorted({file.topic for file in files})
+        if topics and read_config(self._store, "topics.json") is None:
+            more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""
+            yield (
+                f"no topics.json can be read, by which a broker knows that {', '.join(topics[:_MOST_NAMED])}{more} had "
+                "batch queues: they become plain ones, with offsets inside of batches that lead to no message. Look "
+                "for topics.json and salvage again: put into the new store it keeps a broker from starting"
+            )
 
     # --- the log --------------------------------------------------------------------------------
 

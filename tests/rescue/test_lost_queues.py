@@ -412,3 +412,13 @@ def test_brokers_go_on_behind_a_lost_queue_in_rocksdb(release: str, real_brokers
     records = records_of(root)
     end = lose(root, records)
     assert _judged(real_brokers, release, root, records, settings, {LOST: end}, clean=False) == []
+
+
+def test_without_its_topic_a_batch_queue_becomes_a_plain_one_and_that_is_said(tmp_path: Path) -> None:
+    store = oracle.copy("broker", "main-5.3.3", tmp_path)
+    for path in (store / "config").glob("topics.json*"):
+        path.unlink()
+    made, _ = salvage(tmp_path / "new", store)
+    (note,) = (one for one in made.receipt.notes if "no topics.json" in one)
+    assert "QuoteBcq had batch queues" in note
+    assert not (tmp_path / "new/batchconsumequeue").exists()
