@@ -2,12 +2,13 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmqinspect.system import filesystem
 from tests.support import oracle
 from tests.support.hdfs_cluster import hdfs  # noqa: F401 (a fixture of all tests)
 from tests.support.real_brokers import real_brokers  # noqa: F401 (a fixture of all tests)
@@ -73,6 +74,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         # First the groups, which take long: single tests fill the time of the other workers at the end.
         items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Forget after each test what it opened: where evidence lay nothing is written, loops that are compiled neither.
+
+    A file in the folder for temporary ones would make evidence of all folders of later tests.
+    """
+    before = set(filesystem.evidence)
+    try:
+        return (yield)
+    finally:
+        filesystem.evidence.clear()
+        filesystem.evidence.update(before)
 
 
 @pytest.hookimpl(optionalhook=True)

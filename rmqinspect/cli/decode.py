@@ -28,7 +28,7 @@ from rmqinspect.cli.options import (
     ReadingOptions,
     RedactOptions,
     choose_format,
-    refuse_equal_names,
+    open_named,
     terminal_width,
     use_colour,
 )
@@ -151,8 +151,6 @@ def make_plan(
     selection = _with_times(selection, arguments, lambda: 0)
     if missing := selection.missing_columns(schema):
         raise click.UsageError(f"The table {table.name} has no column for {missing[0]}.")
-    refuse_equal_names([store.name for store in stores])
-
     asked = arguments.body if isinstance(arguments, MessageOptions) else None
     body = asked or ("preview" if format_ == "table" else "full")
     scan = isinstance(arguments, MessageOptions) and arguments.scan
@@ -482,11 +480,10 @@ def command(arguments: DecodeArguments) -> int:
         images, carved = open_carved(arguments, arguments.redact)
         return print_rows([images], carved, arguments, read_selection(arguments))
 
-    from rmqinspect.export.request import open_named_stores
     from rmqinspect.tables import TABLES
     from rmqinspect.tables.sources import table_of
 
-    stores = open_named_stores(arguments.paths, **arguments.opening)
+    stores = open_named(arguments)
     name = arguments.table or table_of(stores[0])
     if name not in TABLES:
         raise click.BadParameter(f"no table {escape(name)!r}; there are: {', '.join(TABLES)}", param_hint="--table")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from rmqinspect.cli.export_run import ExportArguments
-from rmqinspect.cli.options import Opening, count_jobs, given_stores, open_named, refuse_equal_names
+from rmqinspect.cli.options import Opening, count_jobs, given_stores, open_named
 from rmqinspect.errors import NotAStore, RmqinspectError, Unreachable, Unreadable
 from rmqinspect.system.uri import is_remote, local_path
 from rmqinspect.text import escape
@@ -94,17 +94,14 @@ def _may_be_opened_by_tasks(arguments: ExportArguments, request: "ExportRequest"
 
 
 def names_and_paths(arguments: ExportArguments) -> list[tuple[str, str]]:
-    """Return name and path of each store; none if some are parts of one store, or have one name."""
-    from rmqinspect.store.discover import name_of
+    """Return name and path of each store; none if some are parts of one store."""
     from rmqinspect.store.log_size import FEW
 
     if len(arguments.paths) <= FEW and not (arguments.paths[1:] and any(map(is_remote, arguments.paths))):
         return []
     given = given_stores(arguments)
-    tells_apart = arguments.skip_unreadable  # with it no store is opened together with others
-    names = [str(one.name) if one.is_named or tells_apart else name_of(one.paths[0]) for one in given]
-    alone = len(set(names)) == len(given) == len(arguments.paths)
-    return [(name, local_path(one.paths[0])) for name, one in zip(names, given, strict=True)] if alone else []
+    alone = len(given) == len(arguments.paths)
+    return [(str(one.name), local_path(one.paths[0])) for one in given] if alone else []
 
 
 def open_others(arguments: ExportArguments, readable: Readable, by_tasks: "Collection[str]") -> list[Opened]:
@@ -132,7 +129,6 @@ def _open_in_turn(arguments: ExportArguments, readable: Readable) -> "list[Store
     for given in given_stores(arguments):
         with readable.or_skipped(given.name or " ".join(given.words), given.paths):
             stores.append(given.open(**arguments.opening))
-    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
     return stores
 
 

@@ -5,7 +5,6 @@ Arrow is imported only when an option needs it, so that `--help` stays fast.
 
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING, TypedDict
@@ -405,17 +404,7 @@ def terminal_width(path: str | None = None) -> int | None:
     return get_terminal_size().columns
 
 
-def refuse_equal_names(names: Sequence[str], remedy: str = "") -> None:
-    """Refuse two stores of one name; `remedy` ends the message.
-
-    :raises click.UsageError: their rows could not be told apart.
-    """
-    for name in names:
-        if names.count(name) > 1:
-            raise click.UsageError(f"Two stores are called {escape(name)!r}: their rows would look alike.{remedy}")
-
-
-def given_stores(options: NamedSourceOptions) -> "list[Given]":
+def given_stores(options: SourceOptions) -> "list[Given]":
     """Return the stores that a command was given, each with its words; nothing is opened.
 
     :raises BadOption: two have one name.
@@ -425,16 +414,12 @@ def given_stores(options: NamedSourceOptions) -> "list[Given]":
     return stores_of(options.paths)
 
 
-def open_named(options: NamedSourceOptions) -> "list[Store]":
-    """Open the stores of a command that takes `NAME=STORE`.
+def open_named(options: SourceOptions) -> "list[Store]":
+    """Open the stores of a command that takes `NAME=STORE`, each under a name that no other has.
 
-    :raises click.UsageError: two have one name.
+    :raises BadOption: two have one name.
     """
-    from rmqinspect.export.request import open_named_stores
-
-    stores = open_named_stores(options.paths, **options.opening)
-    refuse_equal_names([store.name for store in stores], " Give NAME=STORE.")
-    return stores
+    return [given.open(**options.opening) for given in given_stores(options)]
 
 
 def count_jobs(options: JobOptions) -> int:

@@ -17,21 +17,17 @@ The stores of an export, each under a name of its own.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
 from rmqinspect.commitlog.gaps import Split
-from rmqinspect.store.discover import open_stores
-from rmqinspect.store.model import MAX_CONFIG_SIZE, Segment, Store
+from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.lost_records import ANY_START, AskedStart
 from rmqinspect.tables.redact import Redaction
-from rmqinspect.tables.splits import split_name
-from rmqinspect.text import name_text
 
 FILE_SIZE = 256 << 20
 """Default for the bytes of log in one file: some ten thousand to a million records."""
@@ -198,21 +194,3 @@ def _part(store: str, splits: list[Split], reach: LogReach) -> LogPart:
     start = min(split.segment.base + split.start for split in splits)
     end = max(split.segment.base + split.end for split in splits)
     return LogPart(store, start, end, tuple(splits), start >= reach.end)
-
-
-def open_named_stores(
-    paths: Sequence[str], *, config: str | None = None, base: int | None = None, max_config: int = MAX_CONFIG_SIZE
-) -> list[Store]:
-    """Open `STORE` and `NAME=STORE`, in their order; paths without a name are opened together, as one command line.
-
-    :raises NotAStore: nothing of a store is there.
-    :raises Unreadable: a path cannot be listed.
-    """
-    opened = partial(open_stores, config=config, base=base, max_config=max_config)
-    named = [split_name(path) for path in paths]
-    plain = [path for name, path in named if name is None]
-    stores = opened(plain) if plain or not paths else []
-    for place, (name, path) in enumerate(named):
-        if name is not None:
-            stores.insert(place, replace(opened([path])[0], name=name_text(name)))
-    return stores

@@ -7,11 +7,10 @@ A row is made of the document that the command prints of one store: that of `inf
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from rmqinspect.broker.version_evidence import RUST
 from rmqinspect.document import Part, means
 from rmqinspect.forecast.outcome import COSTS, LOOK_FOR, Forecast, Verdict
 from rmqinspect.show.overview import Overview, how_stopped
-from rmqinspect.show.stores import writer_of
+from rmqinspect.show.stores import writer_of, writer_told
 from rmqinspect.store.model import Store
 
 
@@ -92,18 +91,12 @@ def row_of_report(name: str, store: Store | None, report: Mapping[str, Any]) -> 
     return StoreRow(
         store=name,
         size_bytes=sum(file["size"] for file in report["inputs"]),
-        writer=version and _writer_of(version),
+        writer=version and writer_told(version["assumed"], version["why"]),
         stopped=None if store is None else how_stopped(store, []).state,
         verdict=report["verdict"],
         do_first=_first_of_report(report, start),
         **_of_start(start),
     )
-
-
-def _writer_of(version: Mapping[str, Any]) -> str:
-    """Return who wrote a store by its report: a clue of another program begins with its name."""
-    others = (clue.partition(":")[0] for clue in version["why"] if clue.startswith(RUST))
-    return next(others, str(version["assumed"]))
 
 
 def worst_start(next_start: Mapping[str, Any] | None) -> Mapping[str, Any]:

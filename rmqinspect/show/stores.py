@@ -3,11 +3,12 @@
 Its columns are the fields of the document of `info`, flat; where a part of a store was given, only what that part says.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from rmqinspect.broker.version_evidence import RUST
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.outcome import Forecast
 from rmqinspect.show.overview import Overview, entries_not_read, overview
@@ -39,6 +40,11 @@ def writer_of(facts: Overview) -> str | None:
     if facts.versions.other is not None:
         return str(facts.versions.other)
     return str(facts.versions) if facts.versions.clues or facts.place == "store" else None
+
+
+def writer_told(releases: str, clues: Sequence[str]) -> str:
+    """Return the same by a report: a clue of another program begins with its name."""
+    return next((clue.partition(":")[0] for clue in clues if clue.startswith(RUST)), releases)
 
 
 def _time(millis: int | None) -> int | None:

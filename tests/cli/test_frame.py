@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import rmqinspect.export.request
 import rmqinspect.find.plan
+import rmqinspect.fleet.given
 import rmqinspect.tables.sources
 from rmqinspect import errors
 from rmqinspect.cli import ExitStatus, exit_status, status_of
@@ -74,8 +74,8 @@ class Evidence:
         self.tell: Callable[[Request], None] = lambda request: None
         self.stores: dict[str, FakeStore] = {}
 
-    def open_stores(self, paths: Any, **_: Any) -> list[FakeStore]:
-        return [self.stores.get(path) or FakeStore(os.path.basename(path), paths=(path,)) for path in paths]
+    def open_store(self, paths: Any, **_: Any) -> FakeStore:
+        return self.stores.get(paths[0]) or FakeStore(os.path.basename(paths[0]), paths=tuple(paths))
 
     def rows(self, store: Any, request: Request) -> Iterator[pa.RecordBatch]:
         self.requests.append(request)
@@ -93,7 +93,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> Evidence:
     tables = {name: Table(name, SCHEMA, brief, made.rows) for name in names}
     monkeypatch.setattr(rmqinspect.tables, "TABLES", tables)
     monkeypatch.setattr(rmqinspect.tables.sources, "message_rows", made.rows)
-    monkeypatch.setattr(rmqinspect.export.request, "open_stores", made.open_stores)
+    monkeypatch.setattr(rmqinspect.fleet.given, "open_store", made.open_store)
     monkeypatch.setattr(rmqinspect.find.plan, "plan_look_up", lambda *_: None)  # there are no files to look into
     return made
 
@@ -144,7 +144,7 @@ def test_the_version_is_printed(run: Run) -> None:
         ("decode S --table tabels", "messages"),
         ("decode S --columns topic,nonsense", "physical_offset"),
         ("decode S -k K1", "--key"),
-        ("decode a/S b/S", ""),
+        ("decode a=S a=T", "Give NAME=STORE"),
     ],
 )
 def test_wrong_usage_is_status_2_writes_nothing_and_names_what_is_right(
@@ -171,7 +171,7 @@ def test_an_error_is_one_line_and_a_status(
     def fail(*_: Any, **__: Any) -> None:
         raise error("segment \x1b[31m: not there")
 
-    monkeypatch.setattr(rmqinspect.export.request, "open_stores", fail)
+    monkeypatch.setattr(rmqinspect.fleet.given, "open_store", fail)
     assert run("decode", "S") == (status, "", "rmqinspect: segment \\x1b[31m: not there\n")
     assert status_of(error("x")) == status
 
@@ -197,10 +197,10 @@ def test_a_bug_asks_for_a_report_without_a_traceback() -> None:
 
 def test_a_closed_pipe_ends_quietly() -> None:
     program = (
-        "import sys, rmqinspect.export.request, rmqinspect.tables, tests.cli.test_frame as t, rmqinspect.cli\n"
+        "import sys, rmqinspect.fleet.given, rmqinspect.tables, tests.cli.test_frame as t, rmqinspect.cli\n"
         "made = t.Evidence(); made.batches = [t.batch(0, 5000)] * 50\n"
         "rmqinspect.tables.TABLES = {'messages': t.Table('messages', t.SCHEMA, ('topic',), made.rows)}\n"
-        "rmqinspect.export.request.open_stores = made.open_stores\n"
+        "rmqinspect.fleet.given.open_store = made.open_store\n"
         "sys.exit(rmqinspect.cli.main(['decode', 'S', '-f', sys.argv[1]]))"
     )
     for format_ in ("table", "jsonl", "parquet"):

@@ -237,11 +237,13 @@ def test_no_limit_of_a_body_is_too_large(size: int) -> None:
 
 
 @pytest.mark.parametrize("command", ["find -k K1", "groups", "transactions", "delays", "usage", "sql FROM/**/usage"])
-def test_stores_of_one_folder_name_are_named(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_stores_of_one_folder_name_are_told_apart(capsys: pytest.CaptureFixture[str], command: str) -> None:
     first, second = (str(sample(name)) for name in ("healthy-4.9.7", "killed-4.9.7"))
     words = [*command.split(), "-f", "csv", "-j", "1"]
-    assert main([*words, first, second]) == 2
+    by_path = {"healthy-4.9.7/store", "killed-4.9.7/store"}
+    for stores, names in (((first, second), by_path), ((f"east={first}", f"west={second}"), {"east", "west"})):
+        main([*words, *stores])
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("store,") and {line.split(",")[0] for line in lines[1:]} <= names
+    assert main([*words, first, first]) == ExitStatus.USAGE
     assert "Give NAME=STORE" in capsys.readouterr().err
-    main([*words, f"east={first}", f"west={second}"])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("store,") and {line.split(",")[0] for line in lines[1:]} <= {"east", "west"}

@@ -38,7 +38,6 @@ from rmqinspect.codec.kernels import (
     uint32_at,
 )
 from rmqinspect.store.discover import open_store
-from rmqinspect.system import filesystem
 from tests.support import oracle
 from tests.support.samples import sample
 
@@ -281,12 +280,6 @@ def copy_first(numbers: IntsOut, others: IntsOut) -> int:
     """Copy the first of some numbers."""
     others[0] = numbers[0]
     return 0
-
-
-@pytest.fixture(autouse=True)
-def _no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests have opened, such as a file of the folder for temporary ones, is no evidence here."""
-    monkeypatch.setattr(filesystem, "evidence", set())
 
 
 def _fresh(monkeypatch: pytest.MonkeyPatch, kept: Kernel[..., int]) -> Kernel[..., int]:

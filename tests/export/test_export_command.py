@@ -78,7 +78,7 @@ def rows(table: str = "messages") -> pa.Table:
         (("S", "--since", "yesterday"), "--since"),
         (("S", "--table", "checkpoint", "-t", "a"), "checkpoint has no column for --topic"),
         (("S", "--table", "gaps", "--partition-by", "topic"), "--partition-by is for the table messages"),
-        (("a=S", "a=S"), "Two stores are called 'a': their rows would look alike. Give NAME=STORE."),
+        (("a=S", "a=S"), "two stores are called a: no answer could say which is meant. Give NAME=STORE"),
         (("S", "-o", ""), "'' is not a folder"),
         (("S", "-o", "-"), "'-' is not a folder"),
     ],

@@ -92,11 +92,15 @@ def test_a_miss_by_bytes_tells_of_all_records(find: Run, question: tuple[str, ..
 
 
 def test_stores_of_one_name_are_named_apart(find: Run) -> None:
-    status, _, err = find(FLIPPED, HEALTHY, "-k", "K95")
+    for given, names in (
+        ((FLIPPED, HEALTHY), [f"{path.parent.name}/store" for path in (FLIPPED, HEALTHY)]),
+        ((f"a={FLIPPED}", f"b={HEALTHY}"), ["a", "b"]),
+    ):
+        found = document(find(*given, "-k", "K95", "-f", "json"))
+        assert [one["name"] for one in found["stores"]] == names
+    status, _, err = find(f"a={FLIPPED}", f"a={HEALTHY}", "-k", "K95")
     assert status == 2
-    assert "Give NAME=STORE." in err
-    found = document(find(f"a={FLIPPED}", f"b={HEALTHY}", "-k", "K95", "-f", "json"))
-    assert [one["name"] for one in found["stores"]] == ["a", "b"]
+    assert "Give NAME=STORE" in err
 
 
 def test_a_miss_is_explained_for_each_store(find: Run) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rmqinspect.forecast.outcome import (
+    LOOK_FOR,
     Forecast,
     GroupStart,
     Losses,
@@ -129,7 +130,8 @@ def test_what_is_lost_already_stands_in_the_block() -> None:
         "1 empty segment deleted",
         "groups: 2 groups skip up to 31 new messages; 1 group may get 5 messages again; "
         "1 group had not consumed 2 lost messages",
-        "already lost: no segment holds 65 536 to 131 072 of the log; at least 1 queue unit leads to no record; "
+        f"already lost: no segment holds 65 536 to 131 072 of the log: {LOOK_FOR}; "
+        "at least 1 queue unit leads to no record; "
         "1 damaged place in the log; 2 records with a wrong CRC",
     ]
 
@@ -137,7 +139,7 @@ def test_what_is_lost_already_stands_in_the_block() -> None:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("seg_missing_mid-4.9.7-c", "already lost: no segment holds 131 072 to 196 608 of the log"),
+        ("seg_missing_mid-4.9.7-c", f"already lost: no segment holds 131 072 to 196 608 of the log: {LOOK_FOR}"),
         ("cq_lost-4.9.7-h", "heals: 236 of 236 missing queue units come back"),
         (
             "cq_queue_lost-5.2.0-c",
