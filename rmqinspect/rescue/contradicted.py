@@ -38,7 +38,7 @@ OF_TEXTS = ("CQ-TAG", "IX-KEY")
 # About its store time, or about what is counted from it.
 _OF_TIME = ("CL-TIME", "IX-TIME", "CQ-TAG", "CQ-MISMATCH")
 _FIRST_TIME = 1 << 40  # ms: 2004; a tags code below is a hash
-_MOMENT = 1000  # ms: so far apart may the store times of neighbours be in the wrong order
+_CLOCK_STEP = 3_600_000  # ms: so far back a broker's clock may have been set
 
 
 class Contradicted:
@@ -90,9 +90,17 @@ class Contradicted:
         return found if whole is None else replace(whole, changes=(*found.changes, *changes), lead=found.lead)
 
     def _misdated(self, log: RecordReader, raw: bytes, place: int, times: Times) -> Iterator[Change]:
-        """Yield the change of a store time that nothing contradicted yet, if it is more than a moment out of line."""
+        """Yield the change of a store time that verify has not named, if it is certain.
+
+        The index does not know the time as it is, and it is further out of line than by a clock that was set. Others
+        that are wrong show in the new store, and their records are left aside.
+        """
         change = time_change_at(log, raw, place, times)
-        if change is not None and abs(int.from_bytes(change.after) - int.from_bytes(change.before)) > _MOMENT:
+        if change is None or not change.exact:
+            return
+        stored, right = int.from_bytes(change.before), int.from_bytes(change.after)
+        is_indexed = times.indexed is not None and times.indexed[0] <= stored <= times.indexed[1]
+        if not is_indexed and abs(right - stored) > _CLOCK_STEP:
             yield change
 
     def repair_text(self, raw: bytes, place: int, unit: Unit | None) -> Repaired | None:

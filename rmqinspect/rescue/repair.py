@@ -466,6 +466,8 @@ def time_change_at(log: RecordReader, raw: bytes, place: int, times: Times) -> C
     in_line = _longest_row(around)
     before = next((around[at] for at in reversed(in_line) if at < len(earlier)), None)
     after = next((around[at] for at in in_line if at >= len(earlier)), None)
+    if (earlier and before is None) or (later and after is None):
+        return None  # the clock was set back here
     return time_change(raw, place, times._replace(before=before, after=after))
 
 
