@@ -204,6 +204,7 @@ class LogEnd:
 
     last_record: int | None = None
     last_timestamp: int | None = None  # ms
+    newest_timestamp: int | None = None  # ms, of all records that were walked: a later one where the clock was set back
     end: int | None = None  # behind the last record and the blank record that may follow it
     looked_to: int | None = None  # how far was read; `rest` has what lies between the end and here
     rest: list[Gap] = field(default_factory=list)
@@ -344,6 +345,8 @@ def _take_records(run: RecordRun, split: Split, found: LogEnd) -> None:
     # What precedes the first record of a walk may belong to a record before it.
     found.damaged |= bool(found.rest) and (found.last_record is not None or split.start == 0)
     found.rest.clear()
-    found.last_record, found.last_timestamp = last, int(records.field("store_timestamp")[-1])
+    times = records.field("store_timestamp")
+    found.last_record, found.last_timestamp = last, int(times[-1])
+    found.newest_timestamp = max(int(times.max()), found.newest_timestamp or 0)
     found.end = end
     found.sample.take(records)
