@@ -5,9 +5,9 @@
     queue units    -> -> -> -> ->                    two of them lead behind the end
     index file            ...begin, end...           its header names the newest record that it has an entry of
 
-A broker makes a unit, an entry or a time of the checkpoint of a record that its log has. Where the log has it no more,
-a producer may have got SEND_OK for what is gone. All numbers are lower bounds: of a time alone nothing is known but that
-one record had it.
+A broker makes a unit, an entry or a time of the checkpoint of a record that its log has. Where the log has it no
+more, a producer may have got SEND_OK for what is gone. All numbers are lower bounds: of a time alone nothing is known
+but that one record had it.
 
 What proves nothing:
 
