@@ -34,10 +34,12 @@ class Facts(NamedTuple):
     unreached: Bools  # its unit is in the timer log, but neither the wheel nor startup finds it
     copy_lost: Bools  # a copy, if there was one, may lie in what could not be read
     alike: Bools  # a record with its id follows in its real topic, of another sending or retry
+    clock_ahead: Bools  # it waits, but the timer counts its time as over: the clock had run ahead
+    level_ahead: Bools  # the offset of its level lies behind it and beyond the queue's end, or it was not due yet
 
 
-STATES = ("pending", "overdue", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
-PENDING, OVERDUE, DELIVERED, CANCELLED, ROLLED, LOST, DELETE_MARK, UNKNOWN = range(len(STATES))
+STATES = ("pending", "overdue", "stuck", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
+PENDING, OVERDUE, STUCK, DELIVERED, CANCELLED, ROLLED, LOST, DELETE_MARK, UNKNOWN = range(len(STATES))
 
 REASONS = (
     "its record is gone: the broker passes it over",
@@ -45,10 +47,12 @@ REASONS = (
     "the broker has passed it, and the log holds no delivered copy",
     "the broker has passed it; a copy may lie where the log is damaged or was not given",
     "a record with its id follows in its topic, but was sent or sent back at another time",
+    "the timer's clock ran ahead of it: timercheck has to be set back",
+    "its level's offset lies behind it: delayOffset.json has to be set back",
 )
-_GONE, _UNREACHED, _NO_COPY, _MAYBE, _ALIKE = range(len(REASONS))
+_GONE, _UNREACHED, _NO_COPY, _MAYBE, _ALIKE, _BY_CLOCK, _BY_LEVEL = range(len(REASONS))
 NO_REASON = -1
-MAY_HAVE_COPIES = (OVERDUE, LOST, UNKNOWN)
+MAY_HAVE_COPIES = (OVERDUE, STUCK, LOST, UNKNOWN)
 """States for which another copy is looked for, that says less of itself."""
 
 
@@ -64,6 +68,9 @@ def judge(facts: Facts) -> tuple[Ints, Ints]:
         (facts.cancelled, CANCELLED, NO_REASON),
         # Both services read the record when it is due and go on without it, 4.0.0 to 5.5.0.
         (facts.waits & ~facts.readable, LOST, _GONE),
+        (facts.waits & facts.clock_ahead, STUCK, _BY_CLOCK),
+        # Before it was due no copy can have been written, also where the log is damaged.
+        (facts.level_ahead & facts.readable & (~facts.due | ~facts.copy_lost), STUCK, _BY_LEVEL),
         (facts.waits & ~facts.due, PENDING, NO_REASON),
         (facts.waits, OVERDUE, NO_REASON),
         (facts.alike, UNKNOWN, _ALIKE),

@@ -526,7 +526,17 @@ class TimeRules(RuleSet):
 
 
 class DelayRules(RuleSet):
-    """What the timer makes of orders to delete: `broker.delays`."""
+    """What becomes of delayed messages: `broker.delays`."""
+
+    level_beyond = Rule(
+        "the offset of a delay level, beyond the end of its queue",
+        "ScheduleMessageService#correctDelayOffset, .DeliverDelayedMessageTimerTask#executeOnTimeup",
+        (("4.0.0", "wait"), ("4.9.2", "end")),
+        {
+            "wait": "it stays: nothing of the level is delivered until its queue has grown that far",
+            "end": "it is set to the end of the queue: what waits there is not delivered",
+        },
+    )
 
     delete_key = Rule(
         "how TIMER_DEL_UNIQKEY names the message, without the setting appendTopicForTimerDeleteKey (5.4.0)",

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from rmqinspect.tables.delays import DelayChoice, Delays
     from rmqinspect.tables.filters import Selection
 
-_STATES = ("pending", "overdue", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
+_STATES = ("pending", "overdue", "stuck", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
 
 _SCREEN = Screen(12, phrases=True)
 _SHOWN = 5  # messages of each kind on the screen
 _TOPICS = 8  # on the screen
 _WIDEST = 72  # cells of a column
-_COUNTED = ("pending", "overdue", "delivered", "cancelled", "lost", "unknown")
+_COUNTED = ("pending", "overdue", "stuck", "delivered", "cancelled", "lost", "unknown")
 _NAMES = {"timer": "timer", "rocksdb_timer": "timer in RocksDB"}
 
 
@@ -143,11 +143,9 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
         if source != "level":
             yield from _SCREEN.rows(_NAMES[source].split()[0], _timer_words(source, place, delays, zone))
     yield from _table("next due", _message_rows(summary.next, now, zone))
-    lost: list[Sequence[str]] = []
-    for row in summary.missing:
-        why = f"{row['state']}: {row['reason']}"
-        lost.append((_second(_due(row), zone), _where(row), _place(row), row["real_topic"] or "?", why))
-    yield from _table("lost", lost)
+    yield from _table("stuck", _reason_rows(summary.stuck, zone))
+    yield from _cure(summary, delays, path)
+    yield from _table("lost", _reason_rows(summary.missing, zone))
     if summary.total(LOST):
         yield from _SCREEN.command("next", fill_command("rmqinspect delays {store} --state lost -f jsonl", [path]))
     elif delays.choice.waiting and delays.store.segments:
@@ -158,6 +156,36 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
     words = [f"{topic or 'records that cannot be read'} {group_digits(number)}" for topic, number in topics]
     yield from _SCREEN.rows("waiting for", ", ".join([*words, f"{count(rest, 'more topic')}"] if rest else words))
     yield from _SCREEN.rows("total", _sums(summary))
+
+
+def _reason_rows(messages: "Sequence[Row]", zone: tzinfo) -> list[Sequence[str]]:
+    """Return the cells of messages that have a reason."""
+    return [
+        (
+            _second(_due(row), zone),
+            _where(row),
+            _place(row),
+            row["real_topic"] or "?",
+            row["reason"] or "" if row["state"] == "stuck" else f"{row['state']}: {row['reason']}",
+        )
+        for row in messages
+    ]
+
+
+def _cure(summary: "DelaySummary", delays: "Delays", path: str) -> Iterator[str]:
+    """Yield what has a broker deliver the messages that are stuck."""
+    from rmqinspect.broker.clock import set_back
+
+    sources = delays.sources
+    if sources.timercheck_ahead:
+        yield from _SCREEN.rows("do", set_back(sources.last_record))
+    if any(row["source"] == "level" for row in summary.stuck):
+        yield from _SCREEN.rows(
+            "do",
+            "with the broker stopped, set the number of the level in config/delayOffset.json to the queue offset of "
+            "the first message that is not delivered",
+        )
+        yield from _SCREEN.command("next", fill_command("rmqinspect decode {store} --table delay_offsets", [path]))
 
 
 def _sums(summary: "DelaySummary") -> str:
@@ -211,8 +239,10 @@ def _timer_words(source: str, place: "PlaceCount", delays: "Delays", zone: tzinf
         text = f"in RocksDB; {text}; delivered what was due before {fired or 'an unknown time'}"
     else:
         slots = len(set((sources.units.fires // sources.precision).tolist()))
-        fired = format_millis(sources.read_time, zone) if sources.read_time else None
-        text = f"{text}; {count(slots, 'slot')} ahead, fired before {fired or 'an unknown time'}"
+        read = sources.timercheck_ahead or sources.read_time
+        fired = (format_millis(read, zone) or f"{read} ms, not a valid time") if read else "an unknown time"
+        far = ", far behind the log's last record: the clock was wrong, or nothing was stored for so long"
+        text = f"{text}; {count(slots, 'slot')} ahead, fired before {fired}{far * bool(sources.timercheck_ahead)}"
     if place.next_due is not None:
         text += f"; next due {_time(place.next_due, zone)}, last {_time(place.last_due, zone)}"
     return text

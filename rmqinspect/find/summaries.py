@@ -47,6 +47,7 @@ Row = dict[str, Any]
 Place = tuple[str, int | None]  # source and delay level of the table
 
 _WAITING = pa.array([delays.STATES[delays.PENDING], delays.STATES[delays.OVERDUE]])
+_STUCK = pa.array([delays.STATES[delays.STUCK]])
 _MISSING = pa.array([delays.STATES[delays.LOST], delays.STATES[delays.UNKNOWN]])
 _SHOWN = ("source", "level", "due_timestamp", "state", "real_topic", "msg_id", "physical_offset", "reason")
 
@@ -82,6 +83,7 @@ class DelaySummary:
     places: dict[Place, PlaceCount] = field(default_factory=dict)
     topics: Counter[str] = field(default_factory=Counter)  # messages that wait, by real topic
     next: list[Row] = field(default_factory=list)  # the next to fall due
+    stuck: list[Row] = field(default_factory=list)  # the first that no broker delivers as things stand
     missing: list[Row] = field(default_factory=list)  # the first that are lost or unknown
     system: int = 0  # messages bound for topics of the broker
 
@@ -97,8 +99,9 @@ class DelaySummary:
             self.topics[entry["values"] or ""] += entry["counts"]
         nearest = waiting.select(_SHOWN).sort_by("due_timestamp").slice(0, self.most).to_pylist()
         self.next = sorted((*self.next, *nearest), key=_due)[: self.most]
-        missing = batch.filter(pc.is_in(batch.column("state"), _MISSING)).select(_SHOWN)
-        self.missing += missing.slice(0, self.most - len(self.missing)).to_pylist()
+        for kept, states in ((self.stuck, _STUCK), (self.missing, _MISSING)):
+            some = batch.filter(pc.is_in(batch.column("state"), states)).select(_SHOWN)
+            kept += some.slice(0, self.most - len(kept)).to_pylist()
 
     def total(self, state: int) -> int:
         """Return how many messages are in a state of `broker.delays.STATES`."""

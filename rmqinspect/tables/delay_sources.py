@@ -24,6 +24,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from rmqinspect.broker.clock import last_activity, runs_ahead
 from rmqinspect.codec.arrays import Bools, Ints, Keyed, Units
 from rmqinspect.codec.byte_ranges import hash_of, hash_texts, mixed
 from rmqinspect.codec.layout import dtype_of
@@ -67,11 +68,12 @@ class Entries:
     size: Ints
     due: Ints  # ms
     checkpoints: TimerCheckpoints
+    delivered: int  # ms; what is due before was delivered: the timeline checkpoint, unless that ran ahead
 
     @property
     def waits(self) -> Bools:
         """Which entries were not delivered."""
-        waiting: Bools = self.due >= self.checkpoints.timeline
+        waiting: Bools = self.due >= self.delivered
         return waiting
 
 
@@ -86,6 +88,9 @@ class DelaySources:
     read_time: int  # ms; slots of the wheel before it have fired; 0: not known
     precision: int  # ms of a slot
     now: int  # ms; 0: nothing tells
+    clock_ahead: int  # ms; what is due before it no timer delivers, as its clock ran ahead; 0: it did not
+    timercheck_ahead: int  # ms; the time in timercheck, if that is what ran ahead
+    last_record: int  # store time of the log's last record, ms; 0: not known
     last_records: Sample  # of the log
 
 
@@ -98,7 +103,12 @@ def read_delay_sources(store: Store, request: Request) -> DelaySources:
         request.tell_unread(error)
     read_time = int(check.last_read_timestamp)
     end = find_log_end(store, [])
-    now = max(end.last_timestamp or 0, read_time if read_time < END_MILLI else 0)
+    entries = _read_entries(store, end.last_timestamp)
+    fired = max(read_time, 0 if entries is None else entries.checkpoints.timeline)
+    clock_ahead = fired if runs_ahead(end.last_timestamp, fired) else 0
+    now = last_activity(end.last_timestamp, read_time if read_time < END_MILLI else 0)
+    timercheck_ahead = read_time if runs_ahead(end.last_timestamp, read_time) else 0
+    read_time = now if timercheck_ahead else read_time
     log = TimerLog(timer_log_files(store.files))
     flushed = int(check.last_timer_log_flush_pos)
     try:
@@ -110,7 +120,6 @@ def read_delay_sources(store: Store, request: Request) -> DelaySources:
         request.tell_unread(error)
         reach = WheelReach(TimerLog(()), None, DEFAULT_PRECISION)
         read = read_pending(TimerLog(()), reach, 0, 0)
-    entries = _read_entries(store)
     taken = int(check.last_timer_queue_offset)
     if flushed > read.end:
         # The timer log lost its end: startup takes the topic again from behind the last unit that is left.
@@ -127,6 +136,9 @@ def read_delay_sources(store: Store, request: Request) -> DelaySources:
         read_time,
         reach.precision,
         now,
+        clock_ahead,
+        timercheck_ahead,
+        end.last_timestamp or 0,
         end.sample,
     )
 
@@ -141,7 +153,7 @@ def _behind(store: Store, last: tuple[int, int] | None, taken: int) -> int:
     return taken
 
 
-def _read_entries(store: Store) -> Entries | None:
+def _read_entries(store: Store, last_record: int | None) -> Entries | None:
     file, checkpoints = timer_units_file(store), read_timer_checkpoints(store)
     if file is None or checkpoints is None:
         return None
@@ -154,7 +166,10 @@ def _read_entries(store: Store) -> Entries | None:
     if not columns.size and not checkpoints.scan:
         return None
     place, size, due = columns[:, np.argsort(columns[0], kind="stable")]
-    return Entries(place, size, due, checkpoints)
+    delivered = last_activity(last_record, checkpoints.timeline)
+    if not runs_ahead(last_record, checkpoints.timeline):
+        delivered = checkpoints.timeline
+    return Entries(place, size, due, checkpoints, delivered)
 
 
 # --- the queues in which they wait ----------------------------------------------------------------

@@ -32,9 +32,11 @@ from rmqinspect.broker.delays import (
     judge,
     level_delay,
 )
+from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.version_estimate import estimate_store
 from rmqinspect.codec.arrays import Bools, Ints, Keyed, find, take
 from rmqinspect.commitlog.records import records_at
+from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import Store
 from rmqinspect.tables.delay_sources import (
@@ -243,9 +245,11 @@ class Delays:
     def _level_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the messages of all levels, by level and queue offset."""
         for queue in units_of_topic(self.store, SCHEDULE_TOPIC, self.request):
-            kept = self._level_waits(queue)
+            in_log = queue.places >= self.store.log_start
+            # What the level's offset has passed before it was due waits as well.
+            kept = self._level_waits(queue) | (in_log & (queue.due >= self.now))
             if not self.choice.waiting:
-                kept |= queue.places >= self.store.log_start
+                kept |= in_log
             for units in queue.select(kept).chunks():
                 yield self._level_batch(units)
 
@@ -263,7 +267,17 @@ class Delays:
         units.due = np.where(unknown, stored + level_delay(level, self.store.settings), units.due)
         count = len(units.due)
         told = {"source": repeat("level", count), "level": pa.array(np.full(count, level, np.int32))}
-        return self._batch(told, units, records, waits=self._level_waits(units))
+        waits = self._level_waits(units)
+        beyond = level in self._levels_beyond
+        return self._batch(told, units, records, waits=waits, level_ahead=~waits & (beyond | (units.due >= self.now)))
+
+    @cached_property
+    def _levels_beyond(self) -> frozenset[int]:
+        """The levels whose offset lies beyond the end of their queue: it does not tell what was delivered."""
+        offsets = self.sources.level_offsets or {}
+        wanted = {(SCHEDULE_TOPIC, level - 1) for level in offsets}
+        ends = queue_ends(self.store, searches_minimum(self.store), wanted, on_unreadable=lambda message: None)
+        return frozenset(one.queue_id + 1 for one in ends if offsets[one.queue_id + 1] > one.max_offset)
 
     # --- the timer --------------------------------------------------------------------------------
 
@@ -317,6 +331,8 @@ class Delays:
         due = _numbers(records["deliver_timestamp"])
         units.due = np.where(due > 0, due, np.where(units.due > 0, units.due, take(pending.fires, held.unit, 0)))
         waits = self._timer_waits(units, held)
+        fires = take(pending.fires, held.unit, 0)
+        ahead = np.where(fires > 0, fires, units.due) < self.sources.clock_ahead
         present = records["identity"].is_valid().to_numpy(zero_copy_only=False)
         rolled, _ = self.rolled.behind(_numbers(records["identity"]), units.places)
         in_rocksdb = (held.entry >= 0) | (held.unit < 0)
@@ -334,6 +350,7 @@ class Delays:
             rolled=(rolled >= 0) & present,
             cancelled=self._cancelled(records, held) & present,
             unreached=_hold(~pending.reached, held.unit),
+            clock_ahead=ahead,
         )
         return batch.filter(pa.array(waits)) if self.choice.waiting else batch
 

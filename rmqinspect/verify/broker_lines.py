@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
+from rmqinspect.broker.start_rules import DelayRules
 from rmqinspect.forecast.outcome import Forecast, Outcome, QueueOutcome
 from rmqinspect.text import count, group_digits
 from rmqinspect.verify.codes import BY_CODE
@@ -268,6 +269,21 @@ def _group(finding: Finding, start: Start) -> Words | None:
     return Words(f"the queue ends at {group_digits(queue.max_after)} after this start", left=True)
 
 
+def _level(finding: Finding, start: Start) -> Words | None:
+    """Judge the offset of a delay level; a level without a queue ends at 0."""
+    queue, offset = start.queue_of(finding), finding.queue_offset or 0
+    end = queue.max_after if queue is not None else 0
+    if offset <= end:
+        return Words(f"this start leaves the level at {group_digits(offset)}", left=True)
+    if DelayRules(first_release(start.outcome.era)).level_beyond == "end":
+        return Words(f"this start sets the level to {group_digits(end)}, the end of its queue", left=True)
+    return Words(
+        f"nothing of the level is delivered until its queue, which ends at {group_digits(end)} after this start, has "
+        f"grown to {group_digits(offset)}",
+        left=True,
+    )
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 PLACES: Mapping[str, Rule] = {
@@ -313,6 +329,7 @@ PLACES: Mapping[str, Rule] = {
     "ST-CHECKPOINT": _checkpoint,
     "ST-CONFIG": _config,
     "ST-GROUP-OFFSET": _group,
+    "ST-DELAY-OFFSET": _level,
 }
 """The rule for each code. Codes without one are about nothing that a start looks at."""
 
@@ -365,6 +382,11 @@ def _by_era(eras: list[str], words: list[Words | None]) -> str:
     if len(numbers) == 1 and None not in words:
         return next(iter(numbers))
     return "; ".join(f"{join_eras(eras, found)}: {text}" for text, found in numbers.items())
+
+
+def first_release(era: str) -> str:
+    """Return the first release of an era: `5.2.0` of `5.2.0 to 5.3.3`."""
+    return era.partition(" ")[0]
 
 
 def join_eras(eras: Sequence[str], numbers: Sequence[int]) -> str:

@@ -19,36 +19,24 @@ ST-CONFIG of `epochFileCheckpoint`: the epochs of the log in controller mode.
     3-1610612736
 
 Source: CheckpointFile#read, EpochFileCache; RocketMQ 5.0.0 to 5.5.0.
-
-Offsets of consumer groups and delay levels against the ends of their queues.
-
-    queue            |first .......... end| not dispatched yet |
-    ST-GROUP-LOST  ^                                             ^  ST-GROUP-OFFSET
-
-A queue ends where it will after the next startup: messages in the log without a unit yet belong to it.
-
-Source: ConsumerOffsetManager, ScheduleMessageService#correctDelayOffset, DefaultMessageStore#getMessage,
-DefaultMessageStore#getMaxOffsetInQueue.
 """
 
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rmqinspect.broker.gone import TIMERCHECK, emptied_config, gone_config, how_gone, start_without
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
 from rmqinspect.config.decoding import Decoded, decode
-from rmqinspect.config.json_files import integer, key_number, read_consumer_offsets, read_delay_offsets, too_large
+from rmqinspect.config.json_files import key_number, too_large
 from rmqinspect.config.shapes import KINDS, Kind, Row, misnamed, renamed
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.groups import ExpectedQueues
-from rmqinspect.text import count, group_digits
-from rmqinspect.topics import SCHEDULE_TOPIC
+from rmqinspect.text import count
 from rmqinspect.verify.findings import Finding, unread_finding
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -325,83 +313,4 @@ def _missing(kind: Kind, backup: _Copy | None, temporary: StoreFile | None) -> F
         file=f"{kind.folder}/{kind.name}",
         offset=None if good or backup is None else backup.read.offset,
         found="no file",
-    )
-
-
-Ends = Mapping[tuple[str, int], tuple[int, int]]  # (topic, queue id) → (first offset, offset behind the last)
-
-# Groups of the broker itself (MixAll#CID_RMQ_SYS_PREFIX): retention in its own topics loses nothing for them.
-_BROKER_GROUPS = "CID_RMQ_SYS_"
-
-
-@dataclass(frozen=True, slots=True)
-class _Position:
-    """Where a group or a delay level resumes in a queue."""
-
-    who: str
-    topic: str
-    queue_id: int
-    offset: int
-    file: str
-    is_served: bool  # messages before the start of its queue are missed
-
-
-def check_groups(
-    store: Store, ends: Ends | None, pending: Mapping[tuple[str, int], int] | None = None
-) -> Iterator[Finding]:
-    """Yield ST-GROUP-OFFSET and ST-GROUP-LOST, by group, topic and queue, delay levels last.
-
-    `ends` has every queue whose files were read. `pending`: messages of a queue in the log without a unit, which
-    the next startup adds.
-    """
-    if not ends:
-        return
-    expected = ExpectedQueues(store)
-    for position in chain(_groups(store, ends), _levels(store)):
-        name = position.topic, position.queue_id
-        first, behind = ends.get(name, (0, 0))
-        behind += (pending or {}).get(name, 0)
-        if position.offset > behind:
-            if name in ends or expected.had_files(*name):
-                end = f"its queue ends at {group_digits(behind)}" if name in ends else "its queue has no files"
-                what = f"{end}: the queue lost its end, or the offset is from another time or another broker"
-                yield _of_group(position, "ST-GROUP-OFFSET", what, f"at most {behind}")
-        elif position.offset < first and position.is_served:
-            missed = count(first - max(position.offset, 0), "message")
-            what = f"its queue begins at {group_digits(first)}: {missed} gone before delivery"
-            yield _of_group(position, "ST-GROUP-LOST", what, f"at least {first}")
-
-
-def _groups(store: Store, ends: Ends) -> Iterator[_Position]:
-    """Yield the positions of groups that are not within their queue; nearly all are."""
-    offsets, _ = read_consumer_offsets(store)
-    for entry in offsets:
-        first, behind = ends.get((entry.topic, entry.queue_id), (0, 0))
-        if first <= entry.offset <= behind:
-            continue
-        served = not entry.group.startswith(_BROKER_GROUPS)
-        yield _Position(f"group {entry.group}", entry.topic, entry.queue_id, entry.offset, entry.file, served)
-
-
-def _levels(store: Store) -> Iterator[_Position]:
-    """Yield the position of each delay level, in queue level - 1 of the schedule topic."""
-    document = read_delay_offsets(store)
-    if document is None or document.source is None:
-        return
-    found = ((key_number(level), integer(offset)) for level, offset in document.table("offsetTable").items())
-    for level, offset in sorted((level, offset) for level, offset in found if level and offset is not None):
-        if level > 0:
-            yield _Position(f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset, document.source.name, True)
-
-
-def _of_group(position: _Position, code: str, what: str, expected: str) -> Finding:
-    return Finding(
-        code,
-        f"{position.who} resumes at {group_digits(position.offset)}, but {what}",
-        file=position.file,
-        topic=position.topic,
-        queue_id=position.queue_id,
-        queue_offset=position.offset,
-        expected=expected,
-        found=str(position.offset),
     )

@@ -171,7 +171,7 @@ class CrossJudge:
         self._wrong_times: list[WrongTime] = []
         self._misnamed: list[Misnamed] = []
         self.missing_units = MissingUnits(
-            store, surveys, _checkpoint_time(store, "logics_msg_timestamp"), elsewhere=elsewhere
+            store, surveys, checkpoint_time(store, "logics_msg_timestamp"), elsewhere=elsewhere
         )
         self._missing_entries = MissingEntries()
         self.dangling = DanglingJudge(self.missing_units, whole_log=not _is_loose(store))
@@ -405,7 +405,7 @@ def _index_proof(store: Store) -> str:
     """
     if store.index_files:
         return "the older index files"
-    time = _checkpoint_time(store, "index_msg_timestamp")
+    time = checkpoint_time(store, "index_msg_timestamp")
     return f"the index time of the checkpoint, {time_words(time)}" if time > 0 else ""
 
 
@@ -420,7 +420,7 @@ def _index_setting(store: Store) -> bool | None:
     return all(store.settings.get(name, "true").lower() == "true" for name in names)
 
 
-def _checkpoint_time(store: Store, name: str) -> int:
+def checkpoint_time(store: Store, name: str) -> int:
     """Return a store time in ms of the checkpoint; 0 if it has none."""
     try:
         return read_checkpoint(store).get(name, 0)

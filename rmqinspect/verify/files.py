@@ -37,7 +37,7 @@ from rmqinspect.verify.codes import levels_up_to
 from rmqinspect.verify.findings import Finding, unread_finding
 
 # A checkpoint may be this much newer than the newest record: the broker reads its clock twice.
-_CHECKPOINT_SKEW_MS = 1000
+CHECKPOINT_SKEW_MS = 1000
 _OF_MASTER = "master_flushed_offset"
 _QUEUED, _INDEXED = "logics_msg_timestamp", "index_msg_timestamp"
 
@@ -228,7 +228,7 @@ def _check_age(file: StoreFile, fields: Container, known: Mapping[str, int | Non
     for name, newest in known.items():
         offset, size = _place_of(name)
         value = int(fields[name])
-        if newest is not None and 0 < value < newest - _CHECKPOINT_SKEW_MS and offset + size <= file.size:
+        if newest is not None and 0 < value < newest - CHECKPOINT_SKEW_MS and offset + size <= file.size:
             yield _of_checkpoint(
                 file,
                 f"a time is older than a stop in order leaves it: {name}; the checkpoint is of another time or store, "
@@ -269,7 +269,7 @@ def _check_field(file: StoreFile, name: str, value: int, last_timestamp: int | N
     is_time = name in checkpoint.TIMESTAMP_FIELDS
     limit = log_end
     if is_time:
-        limit = last_timestamp + _CHECKPOINT_SKEW_MS if last_timestamp is not None else 0
+        limit = last_timestamp + CHECKPOINT_SKEW_MS if last_timestamp is not None else 0
     # A slave keeps its master's offset, which it may not have reached.
     if value >= 0 and (value <= limit or name == _OF_MASTER):
         return

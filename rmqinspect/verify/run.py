@@ -42,10 +42,12 @@ from rmqinspect.store.reader import allocated_size
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.text import count
 from rmqinspect.verify.codes import CODES, FIELD_BITS, OF_RECORDS, levels_up_to
-from rmqinspect.verify.config import check_configs, check_groups
-from rmqinspect.verify.cross_check import CrossJudge
+from rmqinspect.verify.config import check_configs
+from rmqinspect.verify.cross_check import CrossJudge, checkpoint_time
 from rmqinspect.verify.custody import Custody
+from rmqinspect.verify.delay_offsets import check_clock, check_levels
 from rmqinspect.verify.files import (
+    CHECKPOINT_SKEW_MS,
     check_checkpoint,
     check_files,
     check_names,
@@ -54,6 +56,7 @@ from rmqinspect.verify.files import (
     segments_for_quick,
 )
 from rmqinspect.verify.findings import Finding, Findings, place_in_log
+from rmqinspect.verify.group_offsets import check_groups
 from rmqinspect.verify.index_header import IndexFiles, check_index_headers
 from rmqinspect.verify.index_survey import check_index_files
 from rmqinspect.verify.log_map import log_map
@@ -297,7 +300,21 @@ class VerifyRun:
                 self.store, summary.last_timestamp, summary.end_with_filler, self._queued_by_the_stop()
             )
         if self.cross is not None and self.deep and summary.end is not None:
-            yield from check_groups(self.store, _ends(self.surveys.queues), self.cross.missing_units.behind)
+            ends, behind = _ends(self.surveys.queues), self.cross.missing_units.behind
+            yield from check_groups(self.store, ends, behind)
+            yield from check_levels(self.store, ends, behind, self._newest_of_whole_log(summary.last_timestamp))
+        if self.deep and summary.end is not None:
+            lasts = (account.last_timestamp for account in reversed(self.log.accounts))
+            last = next((time for time in lasts if time is not None), None)
+            is_step = bool(summary.time_steps) and not summary.misdated
+            yield from check_clock(self.store, last, summary.last_timestamp, is_step=is_step)
+
+    def _newest_of_whole_log(self, newest: int | None) -> int | None:
+        """Return the store time (ms) of the newest record; None where the log has lost its end, and records with it."""
+        if newest is None or self.cross is None or self.cross.dangling.loss:
+            return None
+        stored = checkpoint_time(self.store, "physic_msg_timestamp")
+        return newest if stored <= newest + CHECKPOINT_SKEW_MS else None
 
     def _queued_by_the_stop(self) -> int | None:
         """Return the store time (ms) of the newest record with a unit, which a stop in order wrote into the checkpoint.

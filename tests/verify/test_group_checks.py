@@ -15,13 +15,12 @@ from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.consumequeue.bounds import survey_queues
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
-from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify.config import Ends, check_groups
 from rmqinspect.verify.findings import Finding
+from rmqinspect.verify.group_offsets import Ends, check_groups
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, ROCKSDB, broker, store_of, write
 
-ENDS: Ends = {("T", 0): (5, 8), ("T", 1): (0, 3), (SCHEDULE_TOPIC, 1): (2, 4)}
+ENDS: Ends = {("T", 0): (5, 8), ("T", 1): (0, 3)}
 OFFSETS = "config/consumerOffset.json"
 
 
@@ -78,7 +77,7 @@ def test_a_queue_that_lost_its_end_is_found_for_every_group_that_was_there(name:
         for row in rows
         if row["offset"] > 1 and (row["topic"], row["queue_id"]) in ends
     }
-    findings = [row for row in check_groups(store, ends) if row.topic != SCHEDULE_TOPIC]
+    findings = list(check_groups(store, ends))
     assert len(beyond) > 10
     assert {(row.message.split()[1], row.topic, row.queue_id, row.queue_offset) for row in findings} == beyond
     assert {(row.code, row.severity) for row in findings} == {("ST-GROUP-OFFSET", "warning")}
@@ -183,7 +182,6 @@ def test_a_log_that_begins_later_need_not_have_every_queue(tmp_path: Path) -> No
 @pytest.mark.parametrize("ends", [None, {}])
 def test_without_any_queue_there_is_nothing_to_compare_with(tmp_path: Path, ends: Ends | None) -> None:
     config(tmp_path, {"T@G": {0: 9}}, {"T": 1})
-    write(tmp_path, "config/delayOffset.json", b'{"offsetTable":{2:9}}')
     assert found(tmp_path, ends) == []
 
 
@@ -210,43 +208,6 @@ def test_an_offset_that_retention_overtook_is_info(tmp_path: Path) -> None:
     assert findings[0].expected == "at least 5"
 
 
-# --- delay levels ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("levels", "codes"),
-    [
-        ("2:4", []),
-        ("2:5", ["ST-GROUP-OFFSET"]),
-        ("2:1", ["ST-GROUP-LOST"]),
-        ("5:0", []),
-        ("5:3", ["ST-GROUP-OFFSET"]),  # its queue has no files
-        ("0:9,-1:9,-2147483648:9", []),  # no levels
-        ('2:"x"', []),
-    ],
-)
-def test_a_delay_level_is_judged_by_its_queue(tmp_path: Path, levels: str, codes: list[str]) -> None:
-    write(tmp_path, "config/delayOffset.json", b'{"offsetTable":{%s}}' % levels.encode())
-    findings = found(tmp_path)
-    assert [row.code for row in findings] == codes
-    for row in findings:
-        level = int(levels.partition(":")[0])
-        assert (row.topic, row.queue_id, row.file) == (SCHEDULE_TOPIC, level - 1, "config/delayOffset.json")
-        assert f"delay level {level} resumes at" in row.message
-
-
-def test_a_delay_level_counts_what_the_next_start_adds(tmp_path: Path) -> None:
-    write(tmp_path, "config/delayOffset.json", b'{"offsetTable":{2:6}}')
-    assert len(found(tmp_path)) == 1
-    assert found(tmp_path, pending={(SCHEDULE_TOPIC, 1): 2}) == []
-
-
-def test_a_delay_queue_before_the_log_or_in_rocksdb_is_not_missed(tmp_path: Path) -> None:
-    write(tmp_path, "config/delayOffset.json", b'{"offsetTable":{5:3}}')
-    write(tmp_path, "consumequeue/CURRENT", b"MANIFEST-000004\n")
-    assert found(tmp_path) == []
-
-
 # --- whatever stands in the files -----------------------------------------------------------------
 
 JUNK = st.recursive(
@@ -262,7 +223,7 @@ JUNK = st.recursive(
 @given(st.dictionaries(st.sampled_from(["offsetTable", "lmqOffsetTable", "topicConfigTable"]), JUNK))
 def test_any_document_raises_nothing(document: dict[str, Any]) -> None:
     with TemporaryDirectory() as folder:
-        for name in ("consumerOffset", "lmqConsumerOffset", "delayOffset", "topics"):
+        for name in ("consumerOffset", "lmqConsumerOffset", "topics"):
             write(Path(folder), f"config/{name}.json", json.dumps(document).encode())
         assert {row.code for row in found(Path(folder))} <= {"ST-GROUP-OFFSET", "ST-GROUP-LOST"}
 
@@ -275,6 +236,5 @@ def test_no_mutation_raises(tmp_path: Path) -> None:
         damaged = bytearray(raw)
         damaged[dice.randrange(len(damaged))] = dice.randrange(256)
         write(tmp_path, OFFSETS, bytes(damaged))
-        write(tmp_path, "config/delayOffset.json", bytes(damaged))
         codes |= {row.code for row in found(tmp_path)}
     assert codes <= {"ST-GROUP-OFFSET", "ST-GROUP-LOST"}

@@ -169,6 +169,8 @@ SHOWN_ELSEWHERE = {
     "TM-": "test_timer_checks",
     "DL-": "test_dledger_checks",
     "ST-GROUP": "test_group_checks",
+    "ST-DELAY": "test_delay_offsets",
+    "ST-CLOCK": "test_delay_offsets",
     "ST-CONFIG": "test_config_checks",
     "CQ-NAME": "test_names",
     "IX-NAME": "test_names",

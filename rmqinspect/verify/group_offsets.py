@@ -1,0 +1,67 @@
+"""ST-GROUP-OFFSET, ST-GROUP-LOST: offsets of consumer groups against the ends of their queues.
+
+    queue            |first .......... end| not dispatched yet |
+    ST-GROUP-LOST  ^                                             ^  ST-GROUP-OFFSET
+
+A queue ends where it will after the next startup: messages in the log without a unit yet belong to it.
+
+Source: ConsumerOffsetManager, DefaultMessageStore#getMessage, #getMaxOffsetInQueue; RocketMQ 4.0.0 to 5.5.0.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
+from rmqinspect.store.model import Store
+from rmqinspect.tables.groups import ExpectedQueues
+from rmqinspect.text import count, group_digits
+from rmqinspect.verify.findings import Finding
+
+Ends = Mapping[tuple[str, int], tuple[int, int]]  # (topic, queue id) → (first offset, offset behind the last)
+Pending = Mapping[tuple[str, int], int]  # messages of a queue in the log without a unit, which the next startup adds
+
+# Groups of the broker itself (MixAll#CID_RMQ_SYS_PREFIX): retention in its own topics loses nothing for them.
+_BROKER_GROUPS = "CID_RMQ_SYS_"
+
+
+def check_groups(store: Store, ends: Ends | None, pending: Pending | None = None) -> Iterator[Finding]:
+    """Yield ST-GROUP-OFFSET and ST-GROUP-LOST, by group, topic and queue; `ends` has every queue that was read."""
+    if not ends:
+        return
+    expected = ExpectedQueues(store)
+    offsets, _ = read_consumer_offsets(store)
+    for entry in offsets:
+        name = entry.topic, entry.queue_id
+        first, behind = ends.get(name, (0, 0))
+        behind += (pending or {}).get(name, 0)
+        if first <= entry.offset <= behind:
+            continue  # as nearly all are
+        if entry.offset > behind:
+            if name in ends or expected.had_files(*name):
+                yield _beyond(entry, behind, has_files=name in ends)
+        elif not entry.group.startswith(_BROKER_GROUPS):
+            yield _lost(entry, first)
+
+
+def _beyond(entry: ConsumerOffset, behind: int, *, has_files: bool) -> Finding:
+    end = f"its queue ends at {group_digits(behind)}" if has_files else "its queue has no files"
+    what = f"{end}: the queue lost its end, or the offset is from another time or another broker"
+    return _of_group(entry, "ST-GROUP-OFFSET", what, f"at most {behind}")
+
+
+def _lost(entry: ConsumerOffset, first: int) -> Finding:
+    missed = count(first - max(entry.offset, 0), "message")
+    what = f"its queue begins at {group_digits(first)}: {missed} gone before delivery"
+    return _of_group(entry, "ST-GROUP-LOST", what, f"at least {first}")
+
+
+def _of_group(entry: ConsumerOffset, code: str, what: str, expected: str) -> Finding:
+    return Finding(
+        code,
+        f"group {entry.group} resumes at {group_digits(entry.offset)}, but {what}",
+        file=entry.file,
+        topic=entry.topic,
+        queue_id=entry.queue_id,
+        queue_offset=entry.offset,
+        expected=expected,
+        found=str(entry.offset),
+    )
