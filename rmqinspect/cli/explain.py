@@ -25,8 +25,8 @@ from rmqinspect.cli.parameters import argument, takes
 from rmqinspect.cli.session import document_format, print_document, printed_to
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.errors import NothingFound
-from rmqinspect.explain.log import Log, Seen, Start, commands, details, headline, read_log
-from rmqinspect.explain.lookup import HARMLESS, SERIOUS, everything, explain, explain_line, is_name, near
+from rmqinspect.explain.log import GZIP, Log, Seen, Start, commands, details, headline, is_log_row, read_log
+from rmqinspect.explain.lookup import HARMLESS, SERIOUS, everything, explain, explain_line, is_exact_name, near
 from rmqinspect.explain.names import Explanation
 from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.text import count, escape, group_digits
@@ -77,23 +77,31 @@ _MOST_STARTS = 30  # groups of like starts that the screen shows
 
 
 def are_logs(words: Sequence[str]) -> bool:
-    """Return whether the words are logs: `-`, or existing files. `abort` is a name, `./abort` is a file.
+    """Return whether the words are logs: `-`, or existing files, whatever their names.
 
-    A binary file under the name of a file of a store is a name, whatever its path.
+    A file of a store is no log: its name is a name, and so is that of a binary file in any folder. `abort` in the
+    folder of a store is a name, `./abort` is a file, and so is a log that somebody has called `abort`.
     """
     if tuple(words) == (_STDIN,):
         return True
-    named = is_name(" ".join(words)) and not any(os.sep in word for word in words)
-    return bool(words) and not named and all(map(os.path.isfile, words)) and not any(map(_is_of_a_store, words))
+    return bool(words) and all(map(os.path.isfile, words)) and not any(map(_is_of_a_store, words))
+
+
+_MOST_SEARCHED = 64 << 10  # bytes of a file that are searched for lines of a log
 
 
 def _is_of_a_store(path: str) -> bool:
-    """Return whether a file is named as one of a store and holds zero bytes, which no log does."""
+    """Return whether a file is named as one of a store and is none of a broker's logs."""
+    if not explain(path):
+        return False
     try:
         with open(path, "rb") as file:
-            return b"\0" in file.read(4096) and bool(explain(path))
+            start = file.read(_MOST_SEARCHED)
     except OSError:
         return False
+    if b"\0" in start[:4096] and not start.startswith(GZIP):
+        return True
+    return is_exact_name(path) and not start.startswith(GZIP) and not any(map(is_log_row, start.splitlines()))
 
 
 def explain_logs(names: Sequence[str], format_: str, color: str) -> ExitStatus:

@@ -50,6 +50,7 @@ class Start:
     deleted_segments: list[range] = field(default_factory=list)  # physical offsets, of segments
     files: list[str] = field(default_factory=list)  # rows about files that were ignored, refused or deleted
     refused_by: list[str] = field(default_factory=list)  # rows
+    refused_elsewhere: bool = False  # the store refused, and only its own log, store.log, says why
     failures: list[str] = field(default_factory=list)  # rows: out of memory and the like
     ended: str = ""
     index_refuses: bool = False
@@ -63,6 +64,7 @@ class Start:
         is_cut = bool(self.cut or self.units_cut or (self.cause and self.end is not None))
         for tells, did in (
             ("refusal", bool(self.refused_by)),
+            ("service_stopped", bool(self.refused_by)),
             ("failure", bool(self.failures)),
             ("emptied", self.emptied),
             ("units", self.units_cut > 0),
@@ -102,6 +104,8 @@ class Starts:
     def __init__(self) -> None:
         self.found: list[Start] = []
         self._unmapped = False  # a file of the index folder could not be mapped
+        self._config_time: str | None = None  # when topics.json was loaded, by a start that is not initialized yet
+        self._store_is_told = False  # the load of the store that followed is in these lines
 
     def add(self, line: LogLine, row: str, time: str) -> None:
         """Take the facts from a row that is of the kind `line`."""
@@ -131,6 +135,28 @@ class Starts:
             start.reached = before.end if before.loaded and not before.refused_by else before.reached
         self.found.append(start)
         self._unmapped = False
+        self._store_is_told = True
+
+    # BrokerController#initialize loads the files of config, topics.json first in every release, and then the store. A
+    # load that returns false stops AllocateMappedFileService, which runs from the making of the store on, before
+    # anything else: DefaultMessageStore#load. An orderly shutdown stops it, too, but only after the start was done.
+
+    def _tells_config_loaded(self, values: Mapping[str, str], _row: str, time: str) -> None:
+        if re.search(r"[/\\]topics\.json$", values.get("file", "")):
+            self._config_time, self._store_is_told = time, False
+
+    def _tells_initialized(self, _values: Mapping[str, str], _row: str, _time: str) -> None:
+        self._config_time = None
+
+    def _tells_service_stopped(self, values: Mapping[str, str], row: str, _time: str) -> None:
+        if self._config_time is None or not values.get("service", "").endswith("AllocateMappedFileService"):
+            return
+        if not self._store_is_told:
+            self.found.append(Start(self.found[-1].number + 1 if self.found else 1, self._config_time))
+            self.found[-1].refused_elsewhere = True
+        if not self.found[-1].refused_by:
+            _keep(self.found[-1].refused_by, row)
+        self._config_time = None
 
     def _current(self) -> Start:
         """Return the newest start; a log that begins in the middle of one has a start without a beginning."""
@@ -254,6 +280,11 @@ def _at(words: str, time: str) -> str:
 
 def headline(start: Start) -> str:
     """Say in one sentence what the start did."""
+    if start.refused_elsewhere:
+        return (
+            "the broker refused to start: the load of the store returned false. These lines do not say why: the reason"
+            " is in store.log of the same time"
+        )
     if start.refused_by:
         return f"the broker refused to start: {(start.files or start.refused_by)[0]}"
     if start.emptied:
@@ -336,11 +367,17 @@ def commands(start: Start) -> tuple[str, ...]:
     return ()
 
 
+def is_log_row(raw: bytes) -> bool:
+    """Return whether a line is one of a log: it begins with a time, or its kind is known."""
+    row = raw.decode(errors="replace")
+    return bool(_TIME.match(row) or recognise(row))
+
+
 _LONGEST = 16 << 10  # bytes of a line that are read; a line of RocketMQ with a message in it can have megabytes
 _KEPT = 500  # characters of a row that is kept
 _MOST_SHAPES = 2000  # different unknown warnings that are counted one by one
 _MOST_EXCEPTIONS = 5  # different exceptions of one kind of line
-_GZIP = b"\x1f\x8b"  # logback compresses the logs that it rolls
+GZIP = b"\x1f\x8b"  # logback compresses the logs that it rolls
 
 # Logback of RocketMQ: `2023-01-01 12:00:00 INFO main - text`, since 5.0.0 with milliseconds. A container or a
 # collector may add something before it.
@@ -348,6 +385,8 @@ _TIME = re.compile(r".{0,80}?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)")
 _LEVEL = re.compile(r"\b(ERROR|WARN)\b")
 # Throwable#printStackTrace.
 _FRAME = re.compile(r"\s+at [\w.$/<>]+\(|\s*\.\.\. \d+ (?:more|common frames)")
+# The frame that tells one NullPointerException from all others: Java 8 to 13 print no more of it.
+_TELLING_FRAME = "ScheduleMessageService.configFilePath("
 _EXCEPTION = re.compile(
     r"\s*(?:Caused by: |Suppressed: |Exception in thread \S+ )?((?:[\w$]+\.)+[\w$]*(?:Exception|Error)\b.*)"
 )
@@ -385,7 +424,7 @@ class Log:
     def add(self, row: str) -> None:
         """Take one line."""
         self.lines += 1
-        found = None if _FRAME.match(row) else recognise(row)
+        found = recognise(row) if not _FRAME.match(row) or _TELLING_FRAME in row else None
         match = _TIME.match(row)
         time = match[1].replace("T", " ") if match else ""
         if time:
@@ -454,7 +493,7 @@ def read_log(stream: BufferedReader, log: Log) -> None:
 
     :raises OSError, EOFError, zlib.error: it cannot be read to its end; `log` holds what was read.
     """
-    if stream.peek(2)[:2] == _GZIP:
+    if stream.peek(2)[:2] == GZIP:
         with gzip.open(stream) as unpacked:
             _read_rows(unpacked, log)
     else:

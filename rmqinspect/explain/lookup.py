@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from rmqinspect.commands import DECODE_TOPIC, fill_command
+from rmqinspect.explain.log_values import LOG_DESCRIBE
 from rmqinspect.explain.names import (
     DESCRIBE,
     FILES,
@@ -77,9 +78,47 @@ def offset_requested(numbers: Mapping[str, int]) -> str:
     if requested is None or first is None or last is None:
         index = numbers.get("index")
         return "" if index is None else "before the first file" if index < 0 else "behind the last file"
+    words = _unit_requested(requested, numbers.get("mappedFileSize"))
     if requested == last:
-        return "exactly at the end of the last file: harmless"
-    return "before the first file: gone" if requested < first else "behind the last file: the end was lost or truncated"
+        return f"exactly at the end of the last file: harmless{words}"
+    place = (
+        "before the first file: gone" if requested < first else "behind the last file: the end was lost or truncated"
+    )
+    return place + words
+
+
+# MessageStoreConfig#getMappedFileSizeConsumeQueue: the default, which no segment of a log has.
+_QUEUE_FILE = 6_000_000
+_UNIT = 20
+
+
+def _unit_requested(position: int, file_size: int | None) -> str:
+    """Return the queue offset of a position in a queue; "" in a log, or in files of another size."""
+    return f"; files of a queue: queue offset {group_digits(position // _UNIT)}" if file_size == _QUEUE_FILE else ""
+
+
+def beyond_end(numbers: Mapping[str, int]) -> str:
+    """Say how far beyond the end of its queue a group is."""
+    requested, end = numbers.get("request offset"), numbers.get("broker max offset")
+    return "" if requested is None or end is None else f"{group_digits(requested - end)} beyond the end of the queue"
+
+
+def delay_offset(numbers: Mapping[str, int]) -> str:
+    """Say on which side of its queue the offset of a delay level lies."""
+    offset, first, end = (numbers.get(name) for name in ("offset", "cqMinOffset", "cqMaxOffset"))
+    if offset is not None and first is not None and offset < first:
+        return f"{count(first - offset, 'delayed message')} gone before they were delivered"
+    if offset is not None and end is not None and offset > end:
+        return f"{group_digits(offset - end)} beyond the end of the queue"
+    return ""
+
+
+def unconfirmed(numbers: Mapping[str, int]) -> str:
+    """Say how many entries of a DLedger member no majority has confirmed."""
+    end, committed = numbers.get("ledgerEnd"), numbers.get("committed")
+    if end is None or committed is None or end <= committed:
+        return ""
+    return f"entries that no majority has confirmed: {group_digits(end - committed)}"
 
 
 def units_cut(numbers: Mapping[str, int]) -> str:
@@ -97,6 +136,8 @@ def redirected(numbers: Mapping[str, int]) -> str:
     requested, new = numbers.get("requestOffset"), numbers.get("newOffset")
     if requested is None or new is None:
         return ""
+    if new == 0:
+        return "to 0: everything that the queue still has is delivered again"
     if new > requested:
         return f"{count(new - requested, 'message')} of the queue skipped: they were gone before the group read them"
     return (
@@ -110,8 +151,11 @@ def expired(numbers: Mapping[str, int]) -> str:
     return "" if requested is None or first is None else f"{count(first - requested, 'message')} missed by this group"
 
 
-_JUDGES = {judge.__name__: judge for judge in (expired, offset_requested, units_cut, redirected)}
-_DESCRIBE = {**DESCRIBE, "running_flags": RUNNING_FLAGS.describe}
+_JUDGES = {
+    judge.__name__: judge
+    for judge in (beyond_end, delay_offset, expired, offset_requested, redirected, unconfirmed, units_cut)
+}
+_DESCRIBE = {**DESCRIBE, **LOG_DESCRIBE, "running_flags": RUNNING_FLAGS.describe}
 
 
 def _load() -> Iterator[LogLine]:
@@ -243,9 +287,9 @@ def explain(text: str) -> list[Explanation]:
     )
 
 
-def is_name(text: str) -> bool:
-    """Return whether `text` is the name of something, in any spelling."""
-    return bool(_by_name(text.strip()))
+def is_exact_name(text: str) -> bool:
+    """Return whether `text` is the name of something, spelled as in the tables."""
+    return any(text in (one.name, *one.also) for one in _named()) or any(text == code.code for code in CODES)
 
 
 def near(text: str) -> list[str]:
@@ -384,4 +428,4 @@ def _parts_of_log_lines(text: str) -> list[Explanation]:
     return [explain_line(line, text) for line in LOG_LINES if " " in part and part in plain(line.template)]
 
 
-__all__ = ["Explanation", "everything", "explain", "is_name", "near"]
+__all__ = ["Explanation", "everything", "explain", "is_exact_name", "near"]

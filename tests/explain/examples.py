@@ -59,7 +59,8 @@ _GIVEN = {
         "<root>/consumequeue/TopicA/1/00000000000000000000"
     ),
     "delete file[REF:{}] {} OK, W:{} M:{}, {}": (
-        "INFO Store delete file[REF:0] <root>/commitlog/00000000000000262144 OK, W:65536 M:65536, 0,398091"
+        "INFO StoreScheduledThread1 - delete file[REF:0] <root>/commitlog/00000000000000262144 OK, W:65536 M:65536, "
+        "0,398091"
     ),
     "confirmOffset {} is larger than {} {}, correct confirmOffset to {}": (
         "ERROR Store confirmOffset 2306 is larger than processOffset 1153, correct confirmOffset to processOffset"
@@ -234,6 +235,69 @@ _GIVEN = {
     "timer checkpoint file {} {}": "INFO main - timer checkpoint file lastReadTimeMs 1795210231000, 20261121",
     "Load batch consume queue {}-{} {} {}": "INFO main - Load batch consume queue orders-0 OK 1",
     "load rocksdb consume queue {}.": "INFO main - load rocksdb consume queue OK.",
+    "load {}.json OK": "INFO main - load /data/store/config/topics.json OK",
+    "Try to shutdown service thread:{} started:{} lastThread:{}": (
+        "INFO main - Try to shutdown service thread:ReputMessageService started:true lastThread:null"
+    ),
+    'java.lang.NullPointerException: … the return value of "BrokerController.getMessageStore()" is null': (
+        'because the return value of "org.apache.rocketmq.broker.BrokerController.getMessageStore()" is null'
+    ),
+    "org.rocksdb.RocksDBException: While lock file: {}/LOCK: Resource temporarily unavailable": (
+        "org.rocksdb.RocksDBException: While lock file: /data/store/config/topics/LOCK: Resource temporarily "
+        "unavailable"
+    ),
+    "org.rocksdb.RocksDBException: … No such file or directory": (
+        "org.rocksdb.RocksDBException: While open a file: /data/store/kvStore/000012.sst: No such file or directory"
+    ),
+    "CODE: 14 DESC: service not available now. It may be caused by one of the following reasons: the broker's disk is "
+    "full [CL: {} CQ: {} INDEX: {}], …": (
+        "service not available now. It may be caused by one of the following reasons: the broker's disk is full [CL:  "
+        "0.90 CQ:  0.90 INDEX:  0.90], messages are put to the slave"
+    ),
+    "CODE: 17 DESC: topic[{}] not exist, apply first please!": (
+        "CODE: 17  DESC: topic[orders] not exist, apply first please!"
+    ),
+    "code=414,name=DISK_ERROR,desc={}": (
+        "ERROR main - Recover failed, code=414,name=DISK_ERROR,desc=] pos 0 != 222296456325"
+    ),
+    "[{}][{}] term={} ledgerBegin={} ledgerEnd={} committed={} watermarks={}": (
+        "INFO QuorumAckChecker-n0 - [n0][LEADER] term=2 ledgerBegin=0 ledgerEnd=9 committed=9 watermarks={}"
+    ),
+    "map file {} Failed.": (
+        "ERROR ReputMessageService - map file /data/store/consumequeue/T/0/00000000000000000000 Failed. "
+    ),
+    "recover current consume queue over {} {} {} {}": (
+        "INFO main - recover current consume queue over /data/store/consumequeue/T/0/00000000000000000000 0 0 0"
+    ),
+    "delete topic config OK, topic: {}": (
+        "INFO AdminBrokerThread_1 - delete topic config OK, topic: TopicConfig [topicName=orders, readQueueNums=8]"
+    ),
+    "The producer[{}] end transaction in sending message,  and it's pending status. RequestHeader: {} Remark: {}": (
+        "WARN EndTransactionThread_1 - The producer[10.0.0.7:5] end transaction in sending message,  and it's pending "
+        "status.RequestHeader: EndTransactionRequestHeader{producerGroup='g', tranStateTableOffset=3, "
+        "commitLogOffset=512} Remark: null"
+    ),
+    "The miss op offset={} in queue={} is illegal, pullResult={}": (
+        "WARN main - The miss op offset=1 in queue=MessageQueue [queueId=0] is illegal, pullResult=PullResult "
+        "[pullStatus=OFFSET_ILLEGAL, nextBeginOffset=1, minOffset=0, maxOffset=1, msgFoundList=0]"
+    ),
+    "Illegal offset, the miss offset={} in={}, continue check={}, pull result={}": (
+        "INFO main - Illegal offset, the miss offset=1 in=MessageQueue [queueId=0], continue check=0, pull "
+        "result=PullResult [pullStatus=OFFSET_ILLEGAL, nextBeginOffset=1, minOffset=0, maxOffset=1, msgFoundList=0]"
+    ),
+    "delete subscription group OK, subscription group:{}": (
+        "INFO AdminBrokerThread_1 - delete subscription group OK, subscription group:SubscriptionGroupConfig "
+        "[groupName=g1]"
+    ),
+    "the request offset: {} over flow badly, broker max offset: {}, consumer: {}": (
+        "INFO main - the request offset: 500 over flow badly, fix to 40, broker max offset: 40, consumer: /10.0.0.1"
+    ),
+    "physic disk maybe full soon, so reclaim space, {}": (
+        "INFO StoreScheduledThread1 - physic disk maybe full soon, so reclaim space, 0.82"
+    ),
+    "Error when measuring disk space usage, file doesn't exist on this path: {}": (
+        "ERROR main - Error when measuring disk space usage, file doesn't exist on this path: /data/store/commitlog"
+    ),
 }
 
 EXAMPLES = {line.template: _GIVEN.get(line.template) or line.template.replace("{}", "7") for line in LOG_LINES}

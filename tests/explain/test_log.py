@@ -360,7 +360,7 @@ def test_a_log_without_a_known_line_is_nothing_found(run: Run, tmp_path: Path) -
 
 def test_a_name_is_no_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "DAMAGED").write_text("load commit log Failed\n")
+    (tmp_path / "DAMAGED").write_text("a note\n")
     assert run("DAMAGED")[1].startswith("DAMAGED\nword")
     assert "1 line" in run("./DAMAGED")[1]
 

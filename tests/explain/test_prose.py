@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqinspect.explain.log_values import LOG_DESCRIBE
 from rmqinspect.explain.lookup import LogLine
 from rmqinspect.explain.names import DESCRIBE
 from rmqinspect.prose import load_prose
@@ -107,7 +108,7 @@ def test_templates_are_unique_and_every_function_is_used() -> None:
     templates = [line["template"] for line in LINES]
     assert len(set(templates)) == len(templates)
     used = {row["describe"] for rows, _, _ in TABLES.values() for row in rows if "describe" in row}
-    assert used == DESCRIBE.keys() | {"running_flags"}
+    assert used == DESCRIBE.keys() | LOG_DESCRIBE.keys() | {"running_flags"}
 
 
 def test_a_row_with_an_unknown_column_is_refused() -> None:

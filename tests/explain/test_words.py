@@ -10,7 +10,7 @@ from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
 from rmqinspect.codec.traces import LAYOUTS, RESULTS
 from rmqinspect.codec.traces import STATUSES as TRACE_STATUSES
 from rmqinspect.diff.result import KINDS
-from rmqinspect.explain.lookup import explain, is_name
+from rmqinspect.explain.lookup import explain
 from rmqinspect.find import REASONS
 from rmqinspect.store import without_rows
 from rmqinspect.store.directory import PLACES
@@ -66,13 +66,13 @@ OTHERS: dict[str, set[str]] = {
 
 @pytest.mark.parametrize("where", OTHERS)
 def test_every_word_of_an_output_is_explained(where: str) -> None:
-    assert [word for word in sorted(OTHERS[where]) if not is_name(word)] == []
+    assert [word for word in sorted(OTHERS[where]) if not explain(word)] == []
 
 
 def test_every_word_of_a_column_is_explained() -> None:
     words = list(words_of_columns())
     assert {"no_queue", "pre_blank", "preallocated", "warning", "filler", "rollback"} <= {word for _, word in words}
-    assert [found for found in words if not is_name(found[1])] == []
+    assert [found for found in words if not explain(found[1])] == []
 
 
 @pytest.mark.parametrize(
