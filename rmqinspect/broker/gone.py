@@ -41,7 +41,7 @@ from rmqinspect.config.shapes import KINDS
 from rmqinspect.consumequeue.bounds import QueueSummary
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.schemas.timer import TimerCheck
-from rmqinspect.store.discover import setting_size
+from rmqinspect.store.broker_conf import setting_size
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import modified_at
 from rmqinspect.system import filesystem

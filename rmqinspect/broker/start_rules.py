@@ -93,6 +93,17 @@ class Rules(RuleSet):
             "mapped": "mappedFileSizeCommitLog, mappedFileSizeConsumeQueue",
         },
     )
+    log_paths = Rule(
+        "storePathCommitLog with a comma in it, and readOnlyCommitLogStorePaths beside it",
+        "CommitLog#CommitLog, MultiPathMappedFileQueue#load",
+        (("4.0.0", "one"), ("4.9.2", "several")),
+        {"one": "the whole text is the name of one folder", "several": "a list of folders, all of which are read"},
+    )
+    light_queues = Rule(
+        "with enableLmq consumer offsets are those of lmqConsumerOffset.json, not of consumerOffset.json",
+        "BrokerController#BrokerController, LmqConsumerOffsetManager#configFilePath",
+        (("4.0.0", False), ("4.9.3", True)),
+    )
     schedule_offsets = Rule(
         "when config/delayOffset.json is read; a broken one refuses the start",
         "DefaultMessageStore#load, BrokerController#initialize",

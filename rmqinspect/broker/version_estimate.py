@@ -27,7 +27,9 @@ from typing import NamedTuple
 from rmqinspect.broker.version_evidence import Evidence, OtherWriter, gather
 from rmqinspect.commitlog.tail import BROKER_NAMES, Sample, find_log_end, sample_edges
 from rmqinspect.schemas.index import IndexSlot
+from rmqinspect.store.log_paths import named_folders
 from rmqinspect.store.model import Store
+from rmqinspect.system import uri
 
 RELEASES = (
     "4.0.0",
@@ -172,6 +174,12 @@ def _no_tag_entries(evidence: Evidence) -> bool:
     return lacking >= 3 and _mostly(lacking, having)
 
 
+def _has_log_in_folders(evidence: Evidence) -> bool:
+    """Whether the log lies in several folders, or broker.conf names several. Source: MultiPathMappedFileQueue#load."""
+    folders = {uri.dirname(file.path) for file in evidence.store.segments if file.kind == "segment"}
+    return len(folders) > 1 or len(named_folders(evidence.store.settings)) > 1
+
+
 _SEPARATED = "properties end with the separator"
 _UNSEPARATED = "no separator at the end of properties"
 _BATCH_PROPERTIES = (("4.8.0", "5.3.3"),)
@@ -203,6 +211,7 @@ CLUES: tuple[Clue, ...] = (
     _topic("5.4.0", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_(OP_)?HALF_TOPIC"),
     _topic("5.5.0", "of a lite topic", r"%LMQ%\$[^$]+\$.+"),
     # Files and folders. Source: StorePathConfigHelper, BrokerPathConfigHelper.
+    Clue("a log in several folders", _since("4.9.2"), _has_log_in_folders),
     _named("4.1.0", "consumequeue_ext"),
     _named("4.2.0", "lock"),
     _named("4.9.3", "config/lmqConsumerOffset.json"),

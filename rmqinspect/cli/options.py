@@ -53,7 +53,7 @@ def _warn_of_settings(ctx: click.Context, _: click.Parameter, path: str | None) 
     """
     if path is None or ctx.resilient_parsing:
         return path
-    from rmqinspect.store.discover import odd_settings
+    from rmqinspect.store.broker_conf import odd_settings
 
     for name, value in odd_settings(path):
         click.echo(escape(f"{path}: {name} = {value[:80]}: not a positive number, ignored"), err=True)

@@ -158,7 +158,7 @@ def _carved(
         return []
     from rmqinspect.errors import NotAStore
     from rmqinspect.rescue.carved_source import carve_sources, readable_images
-    from rmqinspect.store.discover import read_settings, setting_size
+    from rmqinspect.store.broker_conf import read_settings, setting_size
 
     images = readable_images(images, notes.append, alone=not given)
     if not images:

@@ -22,7 +22,7 @@ from rmqinspect.cli.session import Session, tell_unmatched, write_lines
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
-from rmqinspect.store.discover import read_settings, setting_size
+from rmqinspect.store.broker_conf import read_settings, setting_size
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_duration, group_digits
 from rmqinspect.times import format_micros, to_micros

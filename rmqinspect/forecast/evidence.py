@@ -54,6 +54,7 @@ def of_parts(store: Store) -> Forecast | None:
 
 
 ABORT = "abort"
+_HIDDEN_LOG = "the folder of the commit log cannot be listed"
 _HOUR = 3_600_000  # ms
 _LEVELS = 1 << 31  # queues of the schedule topic, whose number is not in topics.json: any
 _WHOLE = ("checkpoint", "index", "timerlog", "timerwheel")  # a start depends on whether they are there
@@ -301,8 +302,8 @@ class Evidence:
         store = self.store
         if (parts := only_parts(store)) is not None:
             return parts
-        if store.hides_log:
-            return "the folder of the commit log cannot be listed"
+        if (hidden := store.hidden_log) is not None:
+            return f"{hidden.name}: {hidden.detail}" if hidden.kind == "absent" else _HIDDEN_LOG
         for name in _WHOLE:
             if store.hides(name):
                 return f"{name} could not be read"

@@ -270,7 +270,7 @@ def remedied(store: Store, remedy: Remedy) -> Store:
         return file if length is None else replace(file, size=length, length=length)
 
     left = without_files(store, (*remedy.moved, *names))
-    renamed = [_renamed(file, names[file.name]) for file in store.files if file.name in names]
+    renamed = [_renamed(file, names[file.name], store) for file in store.files if file.name in names]
     segments = [*left.segments, *(file for file in renamed if isinstance(file, Segment))]
     queue_files = [*left.queue_files, *(file for file in renamed if isinstance(file, QueueFile))]
     return replace(
@@ -284,10 +284,10 @@ def remedied(store: Store, remedy: Remedy) -> Store:
     )
 
 
-def _renamed(file: StoreFile, name: str) -> StoreFile:
-    """Return a file under its own name, as a segment or a queue's file."""
+def _renamed(file: StoreFile, name: str, store: Store) -> StoreFile:
+    """Return a file of a store under its own name, as a segment or a queue's file."""
     folder, _, number = name.rpartition("/")
-    if folder == "commitlog":
+    if store.lies_in_log(file):
         return Segment(file.path, name, file.size, "segment", int(number))
     _, topic, queue_id = folder.split("/")
     return QueueFile(file.path, name, file.size, "queue", topic, int(queue_id), int(number))
@@ -299,7 +299,7 @@ def _own_name(name: str, store: Store) -> str | None:
     for file in store.files:
         if file.name != name or not file.size:
             continue
-        if folder == "commitlog":
+        if store.lies_in_log(file):
             base = next((segment.base for segment in segments_of(store, [name], [])), -1)
         else:
             base = _base_in_queue(file, store) if folder.startswith("consumequeue/") else -1

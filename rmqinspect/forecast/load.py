@@ -37,6 +37,7 @@ from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.queues import QueueName
 from rmqinspect.forecast.settings import BATCH_TYPE, SIMPLE_TYPE, Setting, Settings, topic_types, types_unknown
 from rmqinspect.schemas.timer import WHEEL_SLOTS, WheelSlot
+from rmqinspect.store.log_paths import SPLITTER
 from rmqinspect.store.model import LAST_BASE, Oddity, Place, QueueFile, Segment, Store, StoreFile
 from rmqinspect.text import count, group_digits
 
@@ -316,6 +317,9 @@ def _log_entries(store: Store) -> Iterator[Entry]:
 
 
 _SOURCE = "MappedFileQueue#doLoad"
+_ONE_FOLDER = (
+    "storePathCommitLog is a list of folders, which this release takes for the name of one: it reads no segment"
+)
 ABORT_DELETED = "the failed start deletes abort: the next start counts as one after a clean exit"
 
 
@@ -342,10 +346,14 @@ def load(store: Store, rules: Rules, settings: Settings, listing: Listing | None
     """
     listing = listing or Listing(store)
     name = "mapped_file_size_commit_log"
-    log = load_folder(listing.log, settings.mapped_file_size_commit_log, rules, settings.fitting(name, rules))
+    one_folder = rules.log_paths == "one" and SPLITTER in store.settings.get("storePathCommitLog", "")
+    entries = [] if one_folder else listing.log
+    log = load_folder(entries, settings.mapped_file_size_commit_log, rules, settings.fitting(name, rules))
     segments = tuple(map(_as_segment, log.loaded))
     found = Loaded(segments, {}, [], [], log.refusal, log.unknown, [], [])
     _note(found, log, "commitlog", len(segments))
+    if one_folder:
+        found.notes.append(_ONE_FOLDER)
     if store.hides_log:
         found = found._replace(unknown="the folder of the commit log could not be listed")
     if not found.refusal and not settings.has_rocksdb_queues:

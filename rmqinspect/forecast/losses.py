@@ -310,7 +310,7 @@ def given_up(store: Store, left: Store, unread: list[str]) -> Iterator[tuple[Seg
 def segments_of(store: Store, names: Collection[str], unread: list[str]) -> Iterator[Segment]:
     """Yield the segments that files among those of the commit log are, by their names or by what their records say."""
     for file in store.files:
-        if file.name not in names or not file.name.startswith("commitlog/"):
+        if file.name not in names or not store.lies_in_log(file):
             continue
         try:
             base = file.base if isinstance(file, Segment) else own_base(file)

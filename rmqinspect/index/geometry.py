@@ -25,7 +25,7 @@ from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import Container, dtype_of, parse
 from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas.index import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexEntry, IndexHeader, IndexSlot
-from rmqinspect.store.discover import setting_size
+from rmqinspect.store.broker_conf import setting_size
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 

@@ -22,7 +22,7 @@ from rmqinspect.commitlog.scan import scan_split
 from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.rescue.sources import read_log
 from rmqinspect.schemas import message
-from rmqinspect.store.discover import setting_size
+from rmqinspect.store.broker_conf import setting_size
 from rmqinspect.store.model import CarvedSegment, Segment, Store
 from rmqinspect.text import group_digits
 

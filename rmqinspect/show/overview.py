@@ -288,7 +288,7 @@ def _log_facts(store: Store, end: LogEnd, unread: list[str]) -> LogFacts:
         last_base=segments[-1].base if segments else 0,
         lacks_before=store.given == "store" and store.log_start > 0,
         holes=tuple(holes_in(store)),
-        duplicates=tuple(after.name for one, after in pairwise(segments) if one.base == after.base),
+        duplicates=tuple(f"{one.name} and {after.name}" for one, after in pairwise(segments) if one.base == after.base),
         odd_lengths=tuple((s.name, s.size) for s in segments if not s.size or (size is not None and s.size != size)),
         empty=tuple(empty),
         end=end,

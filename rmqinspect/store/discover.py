@@ -10,87 +10,68 @@ Invariants:
 - An entry that does not fit its place is an `Oddity` for `verify` to report, and never an error.
 - No link is followed out of the given paths; two names of one file are one file.
 - Nothing is written or locked.
-
-Settings from a broker.conf, a Java properties file.
-
-Source: BrokerStartup#buildBrokerController, which loads it with Properties#load: ISO-8859-1,
-Unicode escapes, continuation lines, `=`, `:` or a blank between name and value.
 """
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from rmqinspect.errors import BadOption, NotAStore, Unreadable
+from rmqinspect.errors import NotAStore
+from rmqinspect.store.broker_conf import read_settings, setting_size
 from rmqinspect.store.directory import QUEUE_FOLDERS, Row, find_place, kind_in, kind_of, rows_at, rows_below, rows_in
 from rmqinspect.store.file_type import own_base
-from rmqinspect.store.model import LAST_BASE, MAX_CONFIG_SIZE, Oddity, Place, QueueFile, Segment, Store, StoreFile
+from rmqinspect.store.log_paths import (
+    LOG,
+    LogPaths,
+    NamedFolder,
+    configured_paths,
+    locate_log,
+    no_store_given,
+    not_read,
+    shown_folder,
+    taken,
+    why_absent,
+)
+from rmqinspect.store.model import (
+    LAST_BASE,
+    MAX_CONFIG_SIZE,
+    Folder,
+    Oddity,
+    Place,
+    QueueFile,
+    Segment,
+    Store,
+    StoreFile,
+)
 from rmqinspect.system import filesystem, uri
-from rmqinspect.text import name_text
+from rmqinspect.text import count, name_text
 
 if TYPE_CHECKING:
     from rmqinspect.system.filesystem import Entry
-
-# Settings that must be positive numbers; old versions spell "maped".
-_NUMBERS = (
-    "mappedFileSizeCommitLog",
-    "mapedFileSizeCommitLog",
-    "mappedFileSizeConsumeQueue",
-    "mapedFileSizeConsumeQueue",
-    "mappedFileSizeTimerLog",
-    "maxHashSlotNum",
-    "maxIndexNum",
-    "timerPrecisionMs",
-)
-
-
-def read_settings(path: str) -> dict[str, str]:
-    """Return the settings of a broker.conf by name; of a repeated name, the last one counts.
-
-    :raises Unreadable: the file cannot be read.
-    :raises BadOption: it has a malformed `\\u` escape; a broker refuses to start with it.
-    """
-    import javaproperties  # needed with --config only
-
-    try:
-        with open(path, "rb") as file:
-            settings = javaproperties.load(file)
-    except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
-    except javaproperties.InvalidUEscapeError as error:
-        raise BadOption(f"{path}: not a Java properties file: malformed escape {error.escape}") from error
-    # MixAll#properties2Object trims values too.
-    return {name: value.strip() for name, value in settings.items()}
-
-
-def odd_settings(path: str) -> list[tuple[str, str]]:
-    """Return (name, value) of the settings that should be positive numbers and are not.
-
-    A broker silently uses its default for them. Source: MixAll#properties2Object.
-
-    :raises Unreadable: the file cannot be read.
-    :raises BadOption: it is malformed.
-    """
-    settings = read_settings(path)
-    return [(n, settings[n]) for n in _NUMBERS if n in settings and setting_size(settings, n) is None]
-
-
-def setting_size(settings: Mapping[str, str], *names: str) -> int | None:
-    """Return the first of the named settings that is a positive number, None without any."""
-    for name in names:
-        value = settings.get(name, "")
-        if value.isdecimal() and len(value) < 20 and int(value) > 0:
-            return int(value)
-    return None
-
 
 _QUEUE_KINDS = ("queue", "batch_queue", "ext_queue")
 _LOG_KINDS = ("segment", "dledger")
 _SINGLE_FILES = ("abort", "lock", "checkpoint", "timer_wheel")
 _SEGMENT_SIZE = 1 << 30  # MessageStoreConfig: mappedFileSizeCommitLog
+
+
+class Located(NamedTuple):
+    """A path that is read."""
+
+    path: str  # as given
+    real: str  # path or URI, links resolved
+    place: Place  # below a store's root
+
+
+class Group(NamedTuple):
+    """What makes one store, its root first if it has one."""
+
+    located: list[Located]
+    paths: LogPaths | None = None  # None without a root
+
 
 _Entry = tuple[str, Place, str, tuple[Row, ...]]  # path, place, name, matching rows of PLACES
 
@@ -129,9 +110,9 @@ def open_stores(
     :raises BadOption: `config` is malformed.
     """
     settings = read_settings(config) if config else {}
-    paths = [uri.local_path(path) for path in paths] or _configured_paths(settings)
+    paths = [uri.local_path(path) for path in paths] or configured_paths(settings)
     if not paths:
-        raise NotAStore(_no_store_given(config, settings))
+        raise NotAStore(no_store_given(config, settings))
     with filesystem.asking_once(paths):
         return _open(paths, config, settings, base, max_config)
 
@@ -139,51 +120,67 @@ def open_stores(
 def _open(
     paths: Sequence[str], config: str | None, settings: Mapping[str, str], base: int | None, max_config: int
 ) -> list[Store]:
-    located = _locate(paths, settings)
-    filesystem.evidence.update(real for _, (real, _) in located)
-    roots = [entry for entry in located if entry[1][1] == ()]
-    loose = [entry for entry in located if entry[1][1] != ()]
+    located = [Located(path, *_find_place(path)) for path in paths]
+    roots = [one for one in located if one.place == ()]
+    loose = [one for one in located if one.place != ()]
     if len(roots) > 1 and loose:
         raise NotAStore("several stores and loose files or folders: unclear which store these belong to")
-    groups = [[root, *loose] for root in roots] or [loose]
+    groups = [_with_log([root, *loose], settings) for root in roots] or [Group(loose)]
+    filesystem.evidence.update(one.real for group in groups for one in group.located)
     stores = (_assemble(group, settings, base) for group in groups)
     return [replace(store, max_config=max_config, has_conf=config is not None) for store in stores]
 
 
-def _locate(paths: Sequence[str], settings: Mapping[str, str]) -> list[tuple[str, tuple[str, Place]]]:
-    """Return (path as given, (real path, place)) of each path, and of a commit log that lies elsewhere."""
-    located = [(path, (real, tuple(map(name_text, place)))) for path in paths for real, place in (find_place(path),)]
-    if not any("commitlog" in filesystem.listdir(real) for _, (real, place) in located if place == ()):
-        # The commit log may lie elsewhere: storePathCommitLog.
-        logs = [path for path in _log_paths(settings) if os.path.isdir(path) and path not in paths]
-        located += [(path, (os.path.realpath(path), ("commitlog",))) for path in logs]
-    return located
+def _find_place(path: str) -> tuple[str, Place]:
+    real, place = find_place(path)
+    return real, tuple(map(name_text, place))
+
+
+def _with_log(located: list[Located], settings: Mapping[str, str]) -> Group:
+    """Return a store's root, the first one, and what was given besides, with the folders of the log that it names."""
+    root, *others = located
+    given = [one.real for one in others if one.place[:1] == (LOG,)]
+    paths = locate_log(root.real, settings, given)
+    known = {one.real for one in others}
+    own = uri.realpath(uri.join(root.real, LOG))
+    known |= {own} if uri.is_below(own, root.real) else set()  # a link that leads out is not followed
+    named = [
+        Located(folder.real, folder.real, folder.named.place)
+        for folder in paths.folders
+        if folder.real is not None and folder.real not in known
+    ]
+    return Group([root, *others, *named], paths)
 
 
 # --- files of a store ---------------------------------------------------------------------------
 
 
-def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[str, str], base: int | None) -> Store:
-    listing = _Listing(tuple(real for _, (real, _) in located), base)
-    for _, (real, place) in located:
-        shown = "commitlog/" if place == ("commitlog",) and len(located) > 1 else ""
-        if filesystem.isfile(real):
-            listing.add_loose(real, place)
+def _assemble(group: Group, settings: Mapping[str, str], base: int | None) -> Store:
+    located, paths = group
+    folders = list(_folders(located))
+    avoided = {} if paths is None else not_read(located[0].real, paths, settings)
+    listing = _Listing(tuple(one.real for one in located), base, avoided)
+    for folder in folders:
+        if filesystem.isfile(folder.real):
+            listing.add_loose(folder.real, folder.place)
         else:
-            listing.add_folder(real, place, shown)
+            listing.add_folder(folder.real, folder.place, folder.shown)
     listing.follow_links()
+    listing.note_not_read()
+    for named in paths.absent() if paths else ():
+        listing.note_absent(named)
     listing.add_unopened()
     ordered = tuple(listing.files.values())
     segments = tuple(sorted((f for f in ordered if isinstance(f, Segment)), key=lambda f: (f.base, f.path)))
     queues = sorted(
         (f for f in ordered if isinstance(f, QueueFile)), key=lambda f: (f.topic, f.queue_id, f.kind, f.base)
     )
-    first_path, (_, first_place) = located[0]
-    remarks: list[str] = []
+    first = located[0]
+    remarks = [] if paths is None else list(taken(paths, {folder.real: folder.shown for folder in folders}))
     return Store(
-        name=name_of(first_path),
-        paths=tuple(path for path, _ in located),
-        given=kind_of(first_place) if first_place else "store",
+        name=name_of(first.path),
+        paths=tuple(one.path for one in located),
+        given=kind_of(first.place) if first.place else "store",
         files=ordered,
         segments=segments,
         segment_size=infer_segment_size(segments, settings, remarks),
@@ -195,7 +192,8 @@ def _assemble(located: list[tuple[str, tuple[str, Place]]], settings: Mapping[st
         queue_folders=frozenset(listing.queue_folders),
         settings=settings,
         remarks=tuple(remarks),
-        neighbours=not all(filesystem.isfile(real) for _, (real, _) in located),
+        neighbours=not all(filesystem.isfile(one.real) for one in located),
+        folders=tuple(folders),
     )
 
 
@@ -205,15 +203,34 @@ def name_of(path: str) -> str:
     return name_text(uri.basename(own))
 
 
+def _folders(located: Sequence[Located]) -> Iterator[Folder]:
+    """Yield what is listed, with the prefixes of names: where a log has several folders, each name says its own."""
+    root = next((one.real for one in located if one.place == ()), None)
+    logs = [one.real for one in located if one.place == (LOG,)]
+    own = None if root is None else uri.realpath(uri.join(root, LOG))
+    several = len(logs) > 1 or (own not in logs and root is not None and LOG in filesystem.listdir(root))
+    for one in located:
+        is_log = one.place == (LOG,) or one.place[1:] == ("data",)
+        if one.place == () or len(located) == 1 or not is_log:
+            name = ""
+        elif one.place == (LOG,) and (not several or one.real == own):
+            name = f"{LOG}/"
+        else:
+            name = f"{shown_folder(one.real, logs or [one.real], root)}/"
+        yield Folder(one.real, one.place, name)
+
+
 class _Listing:
     """Walks folders in name order and classifies each entry.
 
     Stores have many thousand files: one system call per folder and per file.
     """
 
-    def __init__(self, roots: tuple[str, ...], base: int | None) -> None:
+    def __init__(self, roots: tuple[str, ...], base: int | None, avoided: Mapping[str, str] | None = None) -> None:
         self.roots = roots
         self.base = base
+        self._avoided = avoided or {}  # folders that a broker does not read, and why
+        self._met: dict[str, Oddity] = {}  # those of them that are there
         self.files: dict[str, StoreFile] = {}  # by real path: two names of one file are one file
         self.oddities: list[Oddity] = []
         self.queue_folders: list[Place] = []
@@ -265,6 +282,8 @@ class _Listing:
         self._note("unreadable", name, str(error.strerror), folder, place)
 
     def _sort(self, entry: "Entry", place: Place, name: str, rows: tuple[Row, ...]) -> None:
+        if self._avoided and self._avoid(entry.path, place, name):
+            return
         if entry.is_dir(follow_symlinks=False):
             self._enter_below(entry.path, entry.path, place, name, rows)
         elif entry.is_file(follow_symlinks=False):
@@ -282,6 +301,29 @@ class _Listing:
             links, self._links = self._links, []
             for path, place, name, rows in links:
                 self._follow(path, place, name, rows)
+
+    def _avoid(self, path: str, place: Place, name: str) -> bool:
+        """List a folder that a broker does not read, its files as such of no kind; return whether it is one."""
+        if path not in self._avoided:
+            return False
+        self._met[path] = Oddity("not_read", name, self._avoided[path], path, place)
+        if filesystem.isdir(path) and uri.is_below(uri.realpath(path), self.roots[0]):
+            self.enter(path, ("", *place), name + "/", ())
+        return True
+
+    def note_not_read(self) -> None:
+        """Note the folders that a broker does not read and that hold files."""
+        for path, met in self._met.items():
+            own = [
+                file for file in self.files.values() if file.kind == "other" and file.name.startswith(f"{met.name}/")
+            ]
+            if own or not uri.is_below(uri.realpath(path), self.roots[0]):
+                some = f"{count(len(own), 'file')} that a broker does not read" if own else "not read by a broker"
+                self._note(met.kind, met.name, f"{some}: {met.detail}", path, met.place)
+
+    def note_absent(self, named: NamedFolder) -> None:
+        """Note a folder of the log that broker.conf names, and that is nowhere."""
+        self._note("absent", name_text(named.path), why_absent(named), named.path, named.place)
 
     def _enter_below(self, path: str, real: str, place: Place, name: str, rows: tuple[Row, ...]) -> None:
         if stray := _stray_folder(place, kind_in(rows, len(place))):
@@ -428,29 +470,3 @@ def infer_segment_size(segments: Sequence[Segment], settings: Mapping[str, str],
         remarks.append(f"segment size {min(steps)}: the smallest distance of two bases")
         return min(steps)
     return length or None
-
-
-# --- paths from a broker.conf -------------------------------------------------------------------
-
-
-def _configured_paths(settings: Mapping[str, str]) -> list[str]:
-    root = settings.get("storePathRootDir", "")
-    if root and os.path.exists(root):
-        return [root]
-    return [path for path in _log_paths(settings) if os.path.exists(path)]
-
-
-def _no_store_given(config: str | None, settings: Mapping[str, str]) -> str:
-    """Return why neither the command line nor `config` leads to a store."""
-    if not config:
-        return "no store given, and no --config"
-    if paths := [path for path in (settings.get("storePathRootDir", ""), *_log_paths(settings)) if path]:
-        return f"{config}: the store it names does not exist: {', '.join(paths)}"
-    return f"{config}: names no store (storePathRootDir): give its path"
-
-
-def _log_paths(settings: Mapping[str, str]) -> list[str]:
-    # MixAll.MULTI_PATH_SPLITTER is "," unless a system property says otherwise.
-    names = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
-    paths = [path.strip() for name in names for path in settings.get(name, "").split(",")]
-    return list(dict.fromkeys(path for path in paths if path))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from operator import eq
+from typing import NamedTuple
 
 from rmqinspect import notebook
 from rmqinspect.schemas.dledger import EntryHead
@@ -89,11 +90,21 @@ class QueueFile(StoreFile):
     noted: NotedEnds | None = None  # of a queue in RocksDB, which was unpacked into this file
 
 
+class Folder(NamedTuple):
+    """A path that was listed: a store's root, a part of one, or a folder of the log that broker.conf names."""
+
+    real: str  # real path or URI; of a file, too
+    place: Place
+    shown: str  # prefix of the names of its files
+
+
 @dataclass(frozen=True, slots=True)
 class Oddity:
     """A directory entry that does not fit its place in the store."""
 
-    kind: str  # stray, directory, link, special, unreadable, rocksdb (a database that was not asked for)
+    # stray, directory, link, special, unreadable, rocksdb (a database that was not asked for), absent (a folder that
+    # broker.conf names), not_read (by the broker that broker.conf describes)
+    kind: str
     name: str
     detail: str
     path: str
@@ -102,7 +113,7 @@ class Oddity:
     @property
     def is_unread(self) -> bool:
         """Whether it may hide files that were therefore not read."""
-        return self.kind in ("unreadable", "link", "special")
+        return self.kind in ("unreadable", "link", "special", "absent")
 
 
 MAX_CONFIG_SIZE = 13 << 20
@@ -141,6 +152,7 @@ class Store:
     # (folder's last name, name of the file) -> what was unpacked from RocksDB, but queues
     unpacked_config: Mapping[tuple[str, str], StoreFile] = field(default_factory=dict)
     max_config: int = MAX_CONFIG_SIZE  # bytes; larger configuration files are not read
+    folders: tuple[Folder, ...] = ()  # that were listed, in the order of `paths`
     neighbours: bool = True  # False for loose files: absent files were not given, rather than lost
 
     def of_kind(self, kind: str) -> list[StoreFile]:
@@ -161,11 +173,25 @@ class Store:
     @property
     def hides_log(self) -> bool:
         """Whether a folder of the commit log could not be listed: nothing that needs the log can be judged."""
-        folders = (oddity.place for oddity in self.unread_entries)
-        return any(
-            place in ((), ("commitlog",)) or (place[0].startswith("dledger-") and place[1:] in ((), ("data",)))
-            for place in folders
-        )
+        return self.hidden_log is not None
+
+    @property
+    def hidden_log(self) -> Oddity | None:
+        """The first folder of the commit log that could not be listed, None if all were."""
+        return next((oddity for oddity in self.unread_entries if _is_log(oddity.place)), None)
+
+    def of_broker(self, kind: str) -> list[Oddity]:
+        """Return what broker.conf says of folders: those that are `absent`, or `not_read`."""
+        return [oddity for oddity in self.oddities if oddity.kind == kind]
+
+    def lies_in_log(self, file: StoreFile) -> bool:
+        """Whether a file lies in a folder of the plain log, whatever its name."""
+        return file.path in self._in_log
+
+    @cached_property
+    def _in_log(self) -> frozenset[str]:
+        strays = (oddity.path for oddity in self.oddities if len(oddity.place) == 2 and oddity.place[0] == "commitlog")
+        return frozenset((*(one.path for one in self.segments if one.kind == "segment"), *strays))
 
     def has_folder(self, *place: str) -> bool:
         """Whether a folder lies in the place of a file."""
@@ -225,3 +251,8 @@ class Store:
     def _reaches(self) -> list[int]:
         """For each segment, the highest end of it and all before it: ascending even where segments overlap."""
         return list(accumulate((segment.end for segment in self.segments), max))
+
+
+def _is_log(place: Place) -> bool:
+    """Whether a place is that of a folder with segments, or of one around it."""
+    return place in ((), ("commitlog",)) or (place[0].startswith("dledger-") and place[1:] in ((), ("data",)))

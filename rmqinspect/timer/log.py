@@ -74,7 +74,7 @@ from rmqinspect.schemas.timer import (
     TimerUnit,
     WheelSlot,
 )
-from rmqinspect.store.discover import setting_size
+from rmqinspect.store.broker_conf import setting_size
 from rmqinspect.store.model import StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 

@@ -182,10 +182,10 @@ class _Roots:
     """The places whose files are the evidence of a run; resolved once, as the evidence may disappear meanwhile."""
 
     def __init__(self, store: Store) -> None:
-        images = {file.path for file in store.of_kind(IMAGE)}
-        located = [(path, (IMAGE,)) if path in images else find_place(path) for path in store.paths]
         self._files = {file.path: file for file in store.files}
-        self._roots = [(real, _root_name(real, place, len(located))) for real, place in located]
+        folders = [(folder.real, folder.shown.rstrip("/")) for folder in store.folders]
+        images = [(file.path, "") for file in store.of_kind(IMAGE)]  # their store has no folder
+        self._roots = [(real, name_text(basename(real)) if isfile(real) else name) for real, name in folders or images]
 
     def take_inventory(self) -> Inventory:
         """List every file; no link is followed and nothing is opened."""
@@ -234,13 +234,6 @@ class _Roots:
             return (False, file.base) if isinstance(file, Segment) else (True, 0)
 
         return sorted(((name, inventory.exhibits[name].file) for name in names), key=place)
-
-
-def _root_name(path: str, place: tuple[str, ...], number: int) -> str:
-    """Return the prefix that the store has before names below a root."""
-    if isfile(path):
-        return name_text(basename(path))
-    return "commitlog" if place == ("commitlog",) and number > 1 else ""
 
 
 def _by_name(items: Iterable[tuple[str, Item]]) -> dict[str, Item]:

@@ -35,7 +35,7 @@ from rmqinspect.codec.arrays import Bools, Ints, Units
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import BLANK_MAGIC, NO_UNIT, UNIT_SIZE, TimerUnit
-from rmqinspect.store.discover import setting_size
+from rmqinspect.store.broker_conf import setting_size
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.timer.log import (

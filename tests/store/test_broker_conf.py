@@ -6,7 +6,8 @@ import pytest
 
 from rmqinspect.cli import ExitStatus, main
 from rmqinspect.errors import BadOption, NotAStore, Unreadable
-from rmqinspect.store.discover import odd_settings, open_store, read_settings
+from rmqinspect.store.broker_conf import odd_settings, read_settings
+from rmqinspect.store.discover import open_store
 from tests.support import oracle
 
 
@@ -64,7 +65,7 @@ def test_a_file_that_is_not_there_is_unreadable(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("storePathRootDir = /nowhere/store", "the store it names does not exist: /nowhere/store"),
-        ("storePathCommitLog = /nowhere/a, /nowhere/b", "the store it names does not exist: /nowhere/a, /nowhere/b"),
+        ("storePathCommitLog = /nowhere/a,/nowhere/b", "the store it names does not exist: /nowhere/a, /nowhere/b"),
         ("brokerName = a", "names no store"),
     ],
 )

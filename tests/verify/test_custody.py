@@ -241,7 +241,7 @@ def test_loose_files_and_several_folders_are_listed_under_names_of_their_own(rep
     document = report(*(segment.path for segment in segments), *HASH)
     assert list(digests(document)) == [f"{0:020}", f"{0:020} (2)"]
     document = report(tmp_path / "a", tmp_path / "b", *HASH)
-    assert list(digests(document)) == [f"commitlog/{0:020}", f"commitlog/{0:020} (2)"]
+    assert list(digests(document)) == [f"a/{0:020}", f"b/{0:020}"]
     assert document["custody"]["files"][0]["sha256"] == hashlib.sha256(Path(segments[0].path).read_bytes()).hexdigest()
 
 
