@@ -14,6 +14,7 @@ from difflib import get_close_matches
 import pyarrow as pa
 
 from rmqinspect import notebook
+from rmqinspect.choices import DEFAULT_LEVEL, LEVELS
 from rmqinspect.errors import BadOption, Unreadable
 from rmqinspect.find.finding import Finding, Target
 from rmqinspect.find.plan import plan_look_up
@@ -29,7 +30,6 @@ from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import MESSAGES_TABLE
 from rmqinspect.tables.sources import range_to_read, unread_places
 from rmqinspect.tables.table import QUEUE_DATABASES, Request
-from rmqinspect.verify.codes import DEFAULT_LEVEL, LEVELS
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify_and_forecast
 

@@ -100,6 +100,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | what the order of a queue's records says, where no unit does | `rescue/sequences.py` |
 | what stands in a gap of a salvaged log | `rescue/bridge.py` |
 | which entries of a DLedger log belong together, and how many are lost | `rescue/ledger_chain.py` |
+| what a command takes, and its help page | `cli/verbs/`; values that the code behind it shares: `choices.py` |
 | what a command does with its stores, and its exit status | `cli/session.py`, `cli/__init__.py` |
 | what a page says first; what it counts while `verify` reads | `page/story.py`, `page/sums.py` |
 | many stores side by side; a row for each | `fleet/run.py`, `fleet/summary.py`; the screen: `cli/fleet.py` |
@@ -137,13 +138,13 @@ window, which find each field at a place computed from it. Tests read the same b
   `python -m docs.build.findings_page > docs/findings.md`.
 - A table: a module in `rmqinspect/tables/`, a row in its `__init__.py`, its words in
   `docs/build/tables_page.py`. `decode`, `export` and Spark then have it.
-- A broker version: `RELEASES` and its clues in `rmqinspect/broker/version_estimate.py`; what its start does differently
-  in `rmqinspect/broker/start_rules.py`, then `python -m docs.build.eras_page > docs/eras.md`; other differences in
-  `rmqinspect/verify/codes.toml` and `rmqinspect/explain/log_lines.toml`; changed layouts in `schemas/`; stores that it
-  wrote in `tests/data/`.
-- A command: a module in `rmqinspect/cli/` with a click command named `command`, a row in `VERBS` of its `__init__.py`,
-  a row in README.md, a transcript in `tests/golden/`. It goes from store to store in a `Session`:
-  `rmqinspect/cli/session.py`.
+- A broker version: `RELEASES` in `rmqinspect/choices.py`, its clues in `rmqinspect/broker/version_estimate.py`; what
+  its start does differently in `rmqinspect/broker/start_rules.py`, then `python -m docs.build.eras_page >
+  docs/eras.md`; other differences in `rmqinspect/verify/codes.toml` and `rmqinspect/explain/log_lines.toml`; changed
+  layouts in `schemas/`; stores that it wrote in `tests/data/`.
+- A command: its options and its help in a module of `rmqinspect/cli/verbs/`, which imports no reader of evidence; what
+  it does as `run` in one of the same name in `rmqinspect/cli/`; a row in `VERBS` of its `__init__.py`, a row in
+  README.md, a transcript in `tests/golden/`. It goes from store to store in a `Session`: `rmqinspect/cli/session.py`.
 - An option: a field made with `option`, in `rmqinspect/cli/options.py` if several commands have it; its name in a group
   of `rmqinspect/cli/help_page.py`.
 - An output format: a class in `rmqinspect/output/`.

@@ -18,7 +18,7 @@ class Folder(NamedTuple):
 
 # The ground: modules that every folder may import; they import only each other.
 LEAVES = frozenset(
-    ["commands", "document", "errors", "notebook", "prose", "statuses", "text", "times", "topics", "version"]
+    ["choices", "commands", "document", "errors", "notebook", "prose", "statuses", "text", "times", "topics", "version"]
 )
 
 # The ground has two folders, too. The first holds layouts and imports construct only.

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.start_rules import DelayRules
+from rmqinspect.choices import DELAY_STATES
 from rmqinspect.codec.arrays import Bools, Ints, first_rule
 
 
@@ -38,7 +39,7 @@ class Facts(NamedTuple):
     level_ahead: Bools  # the offset of its level lies behind it and beyond the queue's end, or it was not due yet
 
 
-STATES = ("pending", "overdue", "stuck", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
+STATES = DELAY_STATES
 PENDING, OVERDUE, STUCK, DELIVERED, CANCELLED, ROLLED, LOST, DELETE_MARK, UNKNOWN = range(len(STATES))
 
 REASONS = (

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.choices import TRANSACTION_STATES
 from rmqinspect.codec.arrays import ABSENT, Bools, Groups, Indexes, Ints, Keyed, find, first_rule
 
 # TransactionalMessageUtil, MixAll.CID_SYS_RMQ_TRANS: the group whose consumer offset says how far the check has come.
@@ -34,7 +35,7 @@ CHECK_MAX = 15  # BrokerConfig#transactionCheckMax
 KEPT_IN = ("half_topic", "rocksdb", "real_topic")
 IN_HALF_TOPIC, IN_ROCKSDB, IN_REAL_TOPIC = range(len(KEPT_IN))
 
-STATES = ("pending", "committed", "rolled_back", "given_up", "outcome_unknown")
+STATES = TRANSACTION_STATES
 PENDING, COMMITTED, ROLLED_BACK, GIVEN_UP, EVIDENCE_GONE = range(len(STATES))
 
 # Why a state is less certain than it looks, or what is odd about it.

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rmqinspect import choices
 from rmqinspect.broker.version_evidence import Evidence, OtherWriter, gather
 from rmqinspect.commitlog.tail import BROKER_NAMES, Sample, find_log_end, sample_edges
 from rmqinspect.schemas.index import IndexSlot
@@ -31,47 +32,7 @@ from rmqinspect.store.log_paths import named_folders
 from rmqinspect.store.model import Store
 from rmqinspect.system import uri
 
-RELEASES = (
-    "4.0.0",
-    "4.1.0",
-    "4.2.0",
-    "4.3.0",
-    "4.3.1",
-    "4.3.2",
-    "4.4.0",
-    "4.5.0",
-    "4.5.1",
-    "4.5.2",
-    "4.6.0",
-    "4.6.1",
-    "4.7.0",
-    "4.7.1",
-    "4.8.0",
-    "4.9.0",
-    "4.9.1",
-    "4.9.2",
-    "4.9.3",
-    "4.9.4",
-    "4.9.5",
-    "4.9.6",
-    "4.9.7",
-    "4.9.8",
-    "5.0.0",
-    "5.1.0",
-    "5.1.1",
-    "5.1.2",
-    "5.1.3",
-    "5.1.4",
-    "5.2.0",
-    "5.3.0",
-    "5.3.1",
-    "5.3.2",
-    "5.3.3",
-    "5.4.0",
-    "5.5.0",
-)
-"""All known releases in order, without previews."""
-
+RELEASES = choices.RELEASES
 OLDEST, YOUNGEST = RELEASES[0], RELEASES[-1]
 _MOST_NAMED = 5  # clues
 

@@ -1,4 +1,4 @@
-"""The command line: a flat list of commands, each in the module of its name, imported only when it runs.
+"""The command line: a flat list of commands, each declared in `verbs`; what it does is imported when it runs.
 
 `main` is the console script. It turns every outcome into an exit status and at most one line on stderr; an
 unexpected exception goes to `sys.excepthook`, which asks for a bug report.
@@ -21,7 +21,6 @@ from click.shell_completion import shell_complete
 
 from rmqinspect import errors
 from rmqinspect.errors import RmqinspectError
-from rmqinspect.system.interrupt import raise_interrupt
 from rmqinspect.text import escape
 
 _COMPLETE = "_RMQINSPECT_COMPLETE"
@@ -147,7 +146,7 @@ VERBS = {
     "id": "The parts of a message id. Needs no store.",
     "explain": "The meaning of a finding, field, flag or broker log line.",
 }
-"""What each command is for. The module of its name has it as `command`."""
+"""What each command is for. The module of its name in cli/verbs has it as `command`, that in cli/ runs it."""
 
 
 class _LazyGroup(click.Group):
@@ -159,11 +158,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = import_module(f"rmqinspect.cli.{cmd_name}").command
+        command = import_module(f"rmqinspect.cli.verbs.{cmd_name}").command
         assert isinstance(command, click.Command)
-        # Until here Ctrl-C ends the process at once (`__main__`); from here on commands handle it.
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, raise_interrupt)
         return command
 
     def resolve_command(

@@ -5,19 +5,16 @@ The screen has counts by level and for the timer, then single messages, and last
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
-import click
-
-from rmqinspect.cli.decode import RowsOptions, print_rows
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named, use_colour
-from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TimeOptions, read_time, with_times
+from rmqinspect.choices import DELAY_STATES
+from rmqinspect.cli.decode import print_rows
+from rmqinspect.cli.options import choose_format, open_named, use_colour
+from rmqinspect.cli.selection import read_time, with_times
 from rmqinspect.cli.session import Session, printed_to, tell_unmatched
 from rmqinspect.cli.terminal import Screen, columns
+from rmqinspect.cli.verbs.delays import DelaysArguments
 from rmqinspect.commands import fill_command
 from rmqinspect.system.uri import shown
 from rmqinspect.text import clip, count, describe_duration, escape, group_digits
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from rmqinspect.tables.delays import DelayChoice, Delays
     from rmqinspect.tables.filters import Selection
 
-_STATES = ("pending", "overdue", "stuck", "delivered", "cancelled", "rolled", "lost", "delete_mark", "unknown")
 
 _SCREEN = Screen(12, phrases=True)
 _SHOWN = 5  # messages of each kind on the screen
@@ -39,44 +35,8 @@ _COUNTED = ("pending", "overdue", "stuck", "delivered", "cancelled", "lost", "un
 _NAMES = {"timer": "timer", "rocksdb_timer": "timer in RocksDB"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DelaysArguments(NamedSourceOptions, RowsOptions, TimeOptions):
-    """What `delays` is asked for."""
-
-    pending: bool = option(
-        "--pending", is_flag=True, help="Only what still waits: queues, timer and single records are read, not the log."
-    )
-    topics: tuple[str, ...] = option("-t", "--topic", multiple=True, metavar="GLOB", help="Real topic; repeatable.")
-    states: tuple[str, ...] = option("--state", multiple=True, type=click.Choice(_STATES), help="State; repeatable.")
-    since: str | None = option("--since", metavar="TIME", help="Due from TIME on; forms of TIME as in decode.")
-    until: str | None = option("--until", metavar="TIME", help="Due before TIME.")
-    at: str | None = option(
-        "--at", metavar="TIME", help="What is due before TIME is overdue. Default: the last activity of the broker."
-    )
-    system_topics: bool | None = option(
-        "--system-topics/--no-system-topics",
-        default=None,
-        help="With messages to the broker's own topics, such as acks of pop. Default: not on the screen.",
-    )
-    limit: int | None = option(
-        "-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows; on the screen, of each kind."
-    )
-
-
-@click.command("delays", cls=Command)
-@takes(DelaysArguments)
-def command(arguments: DelaysArguments) -> int:
-    """Show delayed messages: of delay levels, of the timer, and of the timer in RocksDB.
-
-    The screen counts them by level and topic; other formats print the rows of the table `delays`. The whole log is
-    read, for the delivered copies, unless --pending is given.
-
-    \b
-    Examples:
-      rmqinspect delays STORE --pending
-      rmqinspect delays STORE -t orders --state lost -f jsonl
-      rmqinspect delays STORE --since last --until 2026-11-21T10:00Z -o due.csv
-    """
+def run(arguments: DelaysArguments) -> int:
+    """Do what `delays` is asked for, and return the exit status."""
     format_ = choose_format(arguments)
 
     from rmqinspect.tables.delays import DelayChoice, delays_table
@@ -193,7 +153,9 @@ def _sums(summary: "DelaySummary") -> str:
     numbers = Counter[str]()
     for place in summary.places.values():
         numbers.update(place.states)
-    return ", ".join(f"{state.replace('_', ' ')} {group_digits(numbers[state])}" for state in _STATES if numbers[state])
+    return ", ".join(
+        f"{state.replace('_', ' ')} {group_digits(numbers[state])}" for state in DELAY_STATES if numbers[state]
+    )
 
 
 def _store_words(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> str:

@@ -3,31 +3,20 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
 
 import click
 
 from rmqinspect.cli import ExitStatus, exit_status
-from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
-    FORMAT_NAMES,
-    PATH,
-    LookOptions,
-    OutputOptions,
-    ReadOptions,
-    RedactOptions,
-    RocksdbOptions,
-    TalkOptions,
-    VerdictOptions,
     choose_format,
     use_colour,
 )
 from rmqinspect.cli.pager import print_answered
-from rmqinspect.cli.parameters import argument, option, takes
 from rmqinspect.cli.session import printed_to, tell_broker, write_table
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen
+from rmqinspect.cli.verbs.diff import DiffArguments
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.diff.log_diff import LogDiff
@@ -58,47 +47,8 @@ _RANGES = 3  # of physical offsets, on the screen
 _TOPICS = 5  # on the screen; the document lists all
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiffArguments(
-    OutputOptions, RedactOptions, LookOptions, ReadOptions, RocksdbOptions, VerdictOptions, TalkOptions
-):
-    """What `diff` is asked for."""
-
-    a: str = argument("A", nargs=1, type=PATH)
-    b: str = argument("B", nargs=1, type=PATH)
-    limit: int = option(
-        "-n",
-        "--limit",
-        type=click.IntRange(min=0),
-        default=10,
-        show_default=True,
-        metavar="N",
-        help="Rows kept of each kind of difference; the counts stay exact.",
-    )
-    format: str | None = option(
-        "-f",
-        "--format",
-        type=click.Choice(FORMAT_NAMES),
-        help="Default: a screen. json: one document; other formats: the table of differences.",
-    )
-
-
-@click.command("diff", cls=Command)
-@takes(DiffArguments)
-def command(arguments: DiffArguments) -> int:
-    """Compare two stores: replica with master, before with after, a copy with its original.
-
-    Compares segments, the bytes of the log ranges that both have, records, consume queues, consumer
-    offsets and topics. Index files and checkpoints always differ and are not compared.
-
-    Exit status: 0 equal, 3 different, 4 not everything could be read, 130 interrupted.
-
-    \b
-    Examples:
-      rmqinspect diff MASTER REPLICA
-      rmqinspect diff BEFORE AFTER -f json
-      rmqinspect diff A/commitlog B/commitlog
-    """
+def run(arguments: DiffArguments) -> int:
+    """Do what `diff` is asked for, and return the exit status."""
     names = (shown(arguments.a), shown(arguments.b))
     format_ = choose_format(arguments)
     a, b = (open_store([path], **arguments.opening) for path in (arguments.a, arguments.b))

@@ -10,7 +10,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from io import BufferedReader
 from itertools import groupby
 from typing import Any, cast
@@ -18,12 +18,11 @@ from typing import Any, cast
 import click
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.options import ColorOptions, DocumentOptions, use_colour
+from rmqinspect.cli.options import use_colour
 from rmqinspect.cli.pager import print_answered
-from rmqinspect.cli.parameters import argument, takes
 from rmqinspect.cli.session import document_format, print_document, printed_to
 from rmqinspect.cli.terminal import Screen
+from rmqinspect.cli.verbs.explain import ExplainArguments
 from rmqinspect.errors import NothingFound
 from rmqinspect.explain.log import GZIP, Log, Seen, Start, commands, details, headline, is_log_row, read_log
 from rmqinspect.explain.lookup import HARMLESS, SERIOUS, everything, explain, explain_line, is_exact_name, near
@@ -274,38 +273,8 @@ _HEADINGS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainArguments(DocumentOptions, ColorOptions):
-    """What `explain` is asked for."""
-
-    words: tuple[str, ...] = argument("[WHAT]...")
-
-
-# Values may be negative and a pasted line may contain anything: what looks like an option is checked below.
-@click.command("explain", cls=Command, context_settings={"ignore_unknown_options": True})
-@takes(ExplainArguments)
-def command(arguments: ExplainArguments) -> ExitStatus:
-    """Explain a code, field, flag or log line: meaning, cause, what a broker does, what to run next.
-
-    WHAT is the code of a finding; a field, property, bit, topic or number, with its value if you have
-    one; a status or another word of rmqinspect's output, or the name of a file of a store; a line of a
-    broker's log in quotes, whole or in part; or one or several log files, or - for a log from stdin:
-    what each start of the broker cut and deleted, or why it was refused, and every kind of line with
-    its number. Files may be gzipped. Without WHAT: a list of everything.
-
-    Exit status of a log: 0 read, 5 no known line in it, 4 not readable to its end, 130 interrupted.
-
-    \b
-    Examples:
-      rmqinspect explain CL-CRC-BODY
-      rmqinspect explain sysFlag 0x1c
-      rmqinspect explain magicCode -626843481
-      rmqinspect explain TAGS TagA
-      rmqinspect explain "found a illegal magic code 0x66666"
-      rmqinspect explain store.log
-      rmqinspect explain store.1.log.gz store.log
-      kubectl logs broker-0 | rmqinspect explain -
-    """
+def run(arguments: ExplainArguments) -> ExitStatus:
+    """Do what `explain` is asked for, and return the exit status."""
     with printed_to(arguments.output):
         return _print(arguments)
 

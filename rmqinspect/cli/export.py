@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.export_run import ExportArguments, ExportRun
+from rmqinspect.cli.export_run import ExportRun
 from rmqinspect.cli.export_stores import Readable, find_apart, find_small_stores, names_and_paths, open_others
-from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.lost import find_lost
-from rmqinspect.cli.parameters import takes
 from rmqinspect.cli.selection import read_selection, with_times
 from rmqinspect.cli.terminal import Progress
+from rmqinspect.cli.verbs.export import ExportArguments
 from rmqinspect.errors import NotInstalled, Refused, Unreadable
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.text import escape
@@ -34,22 +33,8 @@ if TYPE_CHECKING:
     from rmqinspect.tables.filters import Selection
 
 
-@click.command("export", cls=Command)
-@takes(ExportArguments)
-def command(arguments: ExportArguments) -> int:
-    """Write tables of whole stores as Parquet, for DuckDB, pandas, Spark.
-
-    DIR gets a folder per table, _manifest.json and, when everything is written, _SUCCESS. File names
-    and rows depend only on the stores and --file-size. Damaged records are marked in the column
-    status, unreadable ranges are left out; both are reported and end with exit status 3. Use
-    --fail-on never in pipelines that accept them.
-
-    \b
-    Examples:
-      rmqinspect export STORE -o lake
-      rmqinspect export a=STORE b=STORE -o lake --all --partition-by topic,day
-      rmqinspect export STORE -o lake --incremental --closed-only --fail-on never
-    """
+def run(arguments: ExportArguments) -> int:
+    """Do what `export` is asked for, and return the exit status."""
     from rmqinspect.rocksdb.unpack import unpacked
 
     _refuse_contradictions(arguments)

@@ -5,7 +5,7 @@ The options of `export`.
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,24 +13,16 @@ import click
 
 from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.export_screen import bad_statuses, lost_ranges, screen
-from rmqinspect.cli.lost import LostOptions
 from rmqinspect.cli.options import (
-    BodyOptions,
-    CaseOptions,
-    LookOptions,
-    NamedSourceOptions,
-    ReadingOptions,
-    RedactOptions,
     count_jobs,
 )
-from rmqinspect.cli.parameters import complete_tables, option, parsed_by
-from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions
 from rmqinspect.cli.session import tell_broker, tell_holder, tell_unmatched
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
+from rmqinspect.cli.verbs.export import ExportArguments
 from rmqinspect.errors import Refused, Unreadable
-from rmqinspect.export.request import FILE_SIZE, PARTITIONS, SCHEMAS, ExportRequest
+from rmqinspect.export.request import ExportRequest
 from rmqinspect.system.uri import abspath
-from rmqinspect.text import count, describe_size, escape, group_digits, parse_size
+from rmqinspect.text import count, describe_size, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.export.apart import StoreToPlan
@@ -40,115 +32,6 @@ if TYPE_CHECKING:
     from rmqinspect.export.shared import StoresPart
     from rmqinspect.export.target import Target
     from rmqinspect.tables.filters import Selection
-
-_SMALLEST_FILE = 4096  # bytes of log
-
-
-def _parse_file_size(text: str) -> int:
-    size = parse_size(text)
-    if size < _SMALLEST_FILE:
-        raise ValueError(f"at least {_SMALLEST_FILE} bytes")
-    return size
-
-
-def _parse_output(path: str) -> str:
-    if path in ("", "-"):  # an unset variable of a script, and a pipe
-        raise ValueError(f"{path!r} is not a folder")
-    return path
-
-
-def _read_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
-    columns = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
-    for column in columns:
-        if column not in PARTITIONS:
-            raise click.BadParameter(f"{escape(column)!r} is not one of {', '.join(PARTITIONS)}", ctx, param)
-    return columns
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportArguments(
-    SelectionOptions,
-    UnconsumedOptions,
-    LostOptions,
-    BodyOptions,
-    RedactOptions,
-    LookOptions,
-    NamedSourceOptions,
-    ReadingOptions,
-    CaseOptions,
-):
-    """What `export` is asked for."""
-
-    output: str = option(
-        "-o",
-        "--output",
-        metavar="DIR",
-        required=True,
-        callback=parsed_by(_parse_output),
-        help="A new or empty folder, local or on object storage (s3://bucket/folder).",
-    )
-    tables: tuple[str, ...] = option(
-        "--table",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=complete_tables,
-        help="Table; repeatable. Default: messages.",
-    )
-    all: bool = option("--all", is_flag=True, help="All tables, and the findings of verify.")
-    engine: str = option(
-        "--engine",
-        type=click.Choice(("auto", "spark", "local")),
-        default="auto",
-        show_default=True,
-        help="What runs the parts: auto takes Spark if pyspark and Java 17 are installed. The files are the same.",
-    )
-    master: str | None = option(
-        "--master", metavar="URL", help="Spark master. Default: $SPARK_REMOTE, $SPARK_MASTER, else local[*]."
-    )
-    file_size: int = option(
-        "--file-size",
-        metavar="SIZE",
-        callback=parsed_by(_parse_file_size),
-        default=f"{FILE_SIZE >> 20}MiB",
-        show_default=True,
-        help="Bytes of commit log per file.",
-    )
-    partition_by: tuple[str, ...] = option(
-        "--partition-by",
-        metavar="A,B",
-        callback=_read_partitions,
-        help="Folders of messages by topic, day (UTC, of the store time), queue_id, store; the files keep the columns.",
-    )
-    schema: str = option(
-        "--schema",
-        type=click.Choice(SCHEMAS),
-        default="native",
-        show_default=True,
-        help="kafka: messages with the columns of Spark's Kafka source.",
-    )
-    body: str = option(
-        "--body",
-        type=click.Choice(("bytes", "text")),
-        default="bytes",
-        show_default=True,
-        help="text: the column body as text, null where it is not UTF-8.",
-    )
-    incremental: bool = option("--incremental", is_flag=True, help="Add what is new to an earlier export in DIR.")
-    resume: bool = option(
-        "--resume",
-        is_flag=True,
-        help="Go on with an export that was interrupted; if this run is, leave what it has finished to the next.",
-    )
-    skip_unreadable: bool = option(
-        "--skip-unreadable",
-        is_flag=True,
-        help="Of several stores leave out those that cannot be read: listed in the manifest, exit status 4.",
-    )
-    closed_only: bool = option("--closed-only", is_flag=True, help="Leave out the segment that is still being written.")
-    replace_changed: bool = option(
-        "--replace-changed", is_flag=True, help="With --incremental: export changed segments again."
-    )
-    overwrite: bool = option("--overwrite", is_flag=True, help="Replace an earlier export in DIR.")
 
 
 def _notes(plans: "Sequence[StorePlan]") -> dict[str, dict[str, str]]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from rmqinspect.cli.export_run import ExportArguments
 from rmqinspect.cli.options import Opening, count_jobs, given_stores, open_named
+from rmqinspect.cli.verbs.export import ExportArguments
 from rmqinspect.errors import NotAStore, RmqinspectError, Unreachable, Unreadable
 from rmqinspect.system.uri import is_remote, local_path
 from rmqinspect.text import escape

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rmqinspect.cli import exit_status
-from rmqinspect.cli.decode import MessageOptions, RowsOptions, RowsPlan, make_plan, read_view
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.lost import LostOptions
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, count_jobs, open_named
-from rmqinspect.cli.parameters import TEXT, option, release_option, takes
-from rmqinspect.cli.selection import SelectionOptions, TraceOptions, read_selection, read_time
+from rmqinspect.cli.decode import RowsPlan, make_plan, read_view
+from rmqinspect.cli.options import choose_format, count_jobs, open_named
+from rmqinspect.cli.selection import read_selection, read_time
 from rmqinspect.cli.session import Session, json_line, refuse_early, with_offsets, write_document, write_lines
 from rmqinspect.cli.terminal import Screen
+from rmqinspect.cli.verbs.find import FindArguments, QuestionOptions
 from rmqinspect.codec.message_id import split_batch
 from rmqinspect.document import as_object
 from rmqinspect.statuses import SOUND
@@ -44,45 +42,8 @@ if TYPE_CHECKING:
     from rmqinspect.tables.filters import Selection
 
 _SCREEN = Screen(indent=14)
-_QUEUE_ID = click.IntRange(0, 2**31 - 1)
-_OFFSET = click.IntRange(-(2**63), 2**63 - 1)
 _USUAL_COUNT = 32  # messages: `pullBatchSize` of a push consumer
 _OF_PULL = ("status", "next_offset", "min_offset", "max_offset", "filtered")  # of `broker.pull.Answer`
-_BOUNDARIES = ("lower", "upper")  # of `broker.pull`, which is imported later
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumerOptions:
-    """What a consumer asks."""
-
-    pull: tuple[str, int, int] | None = option(
-        "--pull",
-        type=(TEXT, _QUEUE_ID, _OFFSET),
-        metavar="TOPIC QUEUE OFFSET",
-        help="What a consumer gets that pulls there: status, next offset, -n messages (32); --tag may be 'A || B'.",
-    )
-    offset_by_time: tuple[str, int, str] | None = option(
-        "--offset-by-time",
-        type=(TEXT, _QUEUE_ID, TEXT),
-        metavar="TOPIC QUEUE TIME",
-        help="The queue offset that the broker names for a time: where a consumer begins that is set back to it.",
-    )
-    boundary: str | None = option(
-        "--boundary",
-        type=click.Choice(_BOUNDARIES),
-        help="Of --offset-by-time: the first or the last of several messages that fit. Default: lower.",
-    )
-    broker_version: str | None = release_option()
-
-    @property
-    def asks_broker(self) -> bool:
-        """Whether a broker's answer is asked for, and not messages."""
-        return self.pull is not None or self.offset_by_time is not None
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuestionOptions(ConsumerOptions, RowsOptions, MessageOptions, SelectionOptions, LostOptions):
-    """All that `find` may be asked with."""
 
 
 def refuse_unfit(arguments: QuestionOptions, format_: str) -> None:
@@ -308,43 +269,8 @@ def _document(told: Sequence[_Told], view: "View", *, complete: bool) -> dict[st
 # --- messages -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class FindArguments(NamedSourceOptions, QuestionOptions, TraceOptions):
-    """What `find` is asked for."""
-
-    evidence: str | None = option(
-        "--evidence",
-        type=click.Path(dir_okay=False),
-        metavar="FILE",
-        help="Write FILE as JSON: records with their bytes, what leads to them, what was searched, digests.",
-    )
-
-    life: bool | None = option(
-        "--life/--no-life",
-        is_flag=True,
-        default=None,
-        help="What became of each message: its copies, and who passed it. Default: of up to 5 messages.",
-    )
-
-
-@click.command("find", cls=Command)
-@takes(FindArguments)
-def command(arguments: FindArguments) -> int:
-    """Find messages by id, key, queue offset, time or content; say why there are none.
-
-    Takes several stores, such as the brokers of a cluster. An id may be a message id or an offset
-    message id: both are tried. Commas join the ids of a batch.
-
-    Exit status: 0 found, 3 a damaged record, 4 unreadable, 5 something asked for was not found.
-
-    \b
-    Examples:
-      rmqinspect find STORE -t orders -k ORDER-1001
-      rmqinspect find a=/a/store b=/b/store --id C0A8010A1A2B18B4AAC263ABFA530007
-      rmqinspect find STORE -t orders --queue 3 --queue-offset 12
-      rmqinspect find STORE --body-contains 4711 --since -2h -f json
-      rmqinspect find STORE --pull orders 3 12 --tag 'TagA || TagB'
-    """
+def run(arguments: FindArguments) -> int:
+    """Do what `find` is asked for, and return the exit status."""
     format_ = choose_format(arguments)
     refuse_unfit(arguments, format_)
 

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from itertools import chain, groupby
@@ -16,21 +16,16 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.lost import compare_with, exit_option, is_clean, save_command
+from rmqinspect.cli.lost import compare_with, is_clean, save_command
 from rmqinspect.cli.options import (
-    PATH,
-    DocumentsOptions,
-    FleetOptions,
-    LookOptions,
     count_jobs,
     given_stores,
     use_colour,
 )
 from rmqinspect.cli.pager import print_answered
-from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
+from rmqinspect.cli.verbs.forecast import ForecastArguments
 from rmqinspect.commands import SALVAGE, fill_command, quote_path
 from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import (
@@ -67,83 +62,8 @@ STATUSES = {
 _COLOURS = {ExitStatus.DONE: "green", ExitStatus.DAMAGE: "red", ExitStatus.UNREADABLE: "yellow"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
-    """What `forecast` is asked for."""
-
-    format: str | None = option(
-        "-f",
-        "--format",
-        type=click.Choice(("table", "json", "jsonl", "openmetrics")),
-        help="Default: the suffix of the -o file, else table. jsonl: a document a line, also of several stores;"
-        " openmetrics: for a textfile collector (*.prom).",
-    )
-
-    broker_version: str | None = release_option()
-    all_versions: bool = option(
-        "--all-versions", is_flag=True, help="Walk the start of every release; one line for each answer."
-    )
-    exit: str | None = exit_option()
-    explain: bool = option(
-        "--explain", is_flag=True, help="Show every decision of the start, its inputs, and the class it was read from."
-    )
-    script: bool = option(
-        "--script",
-        is_flag=True,
-        help="Print a shell script instead: copy the store, and each way to start with its forecast. Runs nothing.",
-    )
-    replica: str | None = option(
-        "--replica",
-        type=PATH,
-        metavar="OTHER",
-        help="Tell how many of the lost messages another store has, such as that of a slave.",
-    )
-    salvage: bool = option(
-        "--salvage",
-        is_flag=True,
-        help="Price a salvage, too: what a new store would have, and what it would not. Reads all, as verify does.",
-    )
-    as_copied: bool = option(
-        "--as-copied",
-        is_flag=True,
-        help="Tell of the files as they are, though a process holds the lock: for a store that was copied from under a"
-        " running broker, or if that process is no broker.",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.all_versions and self.broker_version:
-            raise click.UsageError("--all-versions walks every release: --broker-version cannot be combined with it.")
-        if self.replica and (self.script or self.all_versions):
-            raise click.UsageError("--replica is about one start: --script and --all-versions cannot be combined.")
-        if self.salvage and (self.script or self.all_versions):
-            raise click.UsageError("--salvage is about one start: --script and --all-versions cannot be combined.")
-        if self.script and (self.all_versions or self.explain or self.format):
-            raise click.UsageError("--script prints a script: --all-versions, --explain and -f cannot be combined.")
-
-
-@click.command("forecast", cls=Command)
-@takes(ForecastArguments)
-def command(arguments: ForecastArguments) -> int:
-    """Tell what a broker does to a store at its next start: will it start, and what will be gone?
-
-    Without --broker-version every release that may have written the store is walked; where they differ
-    all are shown, and the worst one decides. Nothing is started and nothing is changed.
-
-    Exit status: 0 the start loses nothing more, 3 it loses data or starts empty, or the broker does not
-    start, 4 it cannot be told, or a broker runs on the store.
-
-    \b
-    Examples:
-      rmqinspect forecast STORE
-      rmqinspect forecast STORE --broker-version 5.3.3 --config broker.conf
-      rmqinspect forecast STORE --all-versions
-      rmqinspect forecast STORE --explain
-      rmqinspect forecast STORE --salvage
-      rmqinspect forecast STORE --script -o start.sh
-      rmqinspect forecast STORE -q && systemctl start rocketmq
-      rmqinspect forecast /mnt/*/store --stores-from more.txt
-    """
+def run(arguments: ForecastArguments) -> int:
+    """Do what `forecast` is asked for, and return the exit status."""
     given = given_stores(arguments)
     format_ = _format_of(arguments)
     if format_ == "openmetrics":

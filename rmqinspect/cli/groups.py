@@ -6,20 +6,18 @@ order-service   orders          8  10 240     0  2026-11-21T08:38:19.980Z    11 
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import tzinfo
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import click
 
-from rmqinspect.cli.decode import MessageOptions, RowsOptions, print_rows
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.options import MetricOptions, NamedSourceOptions, choose_format, open_named, use_colour
-from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TopicOptions, UnconsumedOptions
+from rmqinspect.cli.decode import print_rows
+from rmqinspect.cli.options import choose_format, open_named, use_colour
 from rmqinspect.cli.session import Session, printed_to, tell_unmatched, with_offsets
 from rmqinspect.cli.terminal import Screen, columns
+from rmqinspect.cli.verbs.groups import GroupsArguments
 from rmqinspect.commands import UNCONSUMED, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.system.uri import shown
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from rmqinspect.tables.groups import Position
     from rmqinspect.tables.table import Request
 
-STATUSES = ("ok", "behind_min", "beyond_max", "no_queue")
 
 _SCREEN = Screen(indent=14, phrases=True)
 _LISTED = 20  # lines of groups, unless -n or -v says otherwise
@@ -42,31 +39,8 @@ _SOME_CELLS = 40  # of a name in a text
 _TIMES = frozenset({"oldest_unconsumed", "inflow"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupsArguments(NamedSourceOptions, MetricOptions, RowsOptions, MessageOptions, TopicOptions, UnconsumedOptions):
-    """What `groups` is asked for."""
-
-    groups: tuple[str, ...] = option("--group", multiple=True, metavar="GLOB", help="Consumer group; repeatable.")
-    statuses: tuple[str, ...] = option(
-        "--status", multiple=True, type=click.Choice(STATUSES), help="How an offset lies to its queue; repeatable."
-    )
-
-
-@click.command("groups", cls=Command)
-@takes(GroupsArguments)
-def command(arguments: GroupsArguments) -> int:
-    """Show how far consumer groups are: lag, messages lost to them, what they popped, what nobody consumes.
-
-    Little is read, whatever the size of the store. The other formats print the rows of the table
-    groups, with --unconsumed those of the table messages; --body, --raw-body and --scan are for these.
-
-    \b
-    Examples:
-      rmqinspect groups STORE
-      rmqinspect groups STORE --group 'order-*' --status behind_min
-      rmqinspect groups STORE --unconsumed order-service -o unconsumed.parquet
-      rmqinspect groups STORE -f csv
-    """
+def run(arguments: GroupsArguments) -> int:
+    """Do what `groups` is asked for, and return the exit status."""
     format_ = choose_format(arguments)
     if arguments.unconsumed is not None and (arguments.groups or arguments.statuses):
         raise click.UsageError("--unconsumed names one group: without --group and --status.")

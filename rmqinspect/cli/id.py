@@ -2,18 +2,16 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
 
 import click
 
 from rmqinspect import times
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.options import DocumentOptions, LookOptions, use_colour
-from rmqinspect.cli.parameters import argument, option, takes
+from rmqinspect.cli.options import use_colour
 from rmqinspect.cli.session import document_format, print_document, printed_to
 from rmqinspect.cli.terminal import Screen
+from rmqinspect.cli.verbs.id import IdArguments
 from rmqinspect.codec import message_id as ids
 from rmqinspect.commands import FIND_ID, fill_command
 from rmqinspect.text import escape
@@ -30,33 +28,8 @@ _KIND_NAMES = {
 _SCREEN = Screen(indent=17, lead=4)
 
 
-@dataclass(frozen=True, kw_only=True)
-class IdArguments(DocumentOptions, LookOptions):
-    """What `id` is asked for."""
-
-    texts: tuple[str, ...] = argument("ID...", required=True)
-    anchor: str | None = option(
-        "--anchor",
-        metavar="TIME",
-        help="A time near the message, best its born timestamp (ISO 8601, epoch ms): the id contains no month.",
-    )
-    year_month: str | None = option("--year-month", metavar="YYYY-MM", help="Month of the id, instead of --anchor.")
-
-
-@click.command("id", cls=Command)
-@takes(IdArguments)
-def command(arguments: IdArguments) -> None:
-    """Decode a message id: broker and physical offset, or client, process and time.
-
-    32 hex digits can be an offset message id or a message id: both readings are shown, the plausible
-    one first. Commas join the ids of a batch. An id counts from the start of a month in the client's
-    zone: --tz names it.
-
-    \b
-    Examples:
-      rmqinspect id 7F000001000055970000000000038270
-      rmqinspect id C0A8010A1A2B18B4AAC263ABFA530007 --year-month 2024-05
-    """
+def run(arguments: IdArguments) -> None:
+    """Do what `id` is asked for, and return the exit status."""
     if arguments.anchor is not None and arguments.year_month is not None:
         raise click.UsageError("give --anchor or --year-month, not both")
     zone = arguments.zone

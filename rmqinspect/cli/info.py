@@ -3,18 +3,15 @@
 import gc
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from rmqinspect.cli import ExitStatus
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.options import DocumentsOptions, FleetOptions, LookOptions, given_stores, use_colour
-from rmqinspect.cli.parameters import takes
+from rmqinspect.cli.options import given_stores, use_colour
 from rmqinspect.cli.session import document_format, document_of, print_document, print_lines, printed_to, refuse_early
 from rmqinspect.cli.terminal import Screen, line_width, print_remark
+from rmqinspect.cli.verbs.info import InfoArguments
 from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command, quote
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_duration, describe_size, group_digits
@@ -42,24 +39,8 @@ _LONGEST_AGE_MS = 120_000  # a broker saves the times of its last records every 
 _FIELD_NAMES = dict((*_TIMES, *_OFFSETS))
 
 
-@dataclass(frozen=True, kw_only=True)
-class InfoArguments(DocumentsOptions, LookOptions, FleetOptions):
-    """What `info` is asked for."""
-
-
-@click.command("info", cls=Command)
-@takes(InfoArguments)
-def command(arguments: InfoArguments) -> int:
-    """Show one screen about a store: layout, last stop, log, queues, index, groups. No full scan.
-
-    Of several stores a line each, the worst first; they are read side by side, -j at a time.
-
-    \b
-    Examples:
-      rmqinspect info STORE
-      rmqinspect info /mnt/*/store
-      rmqinspect info a=STORE b=s3://bucket/store -f jsonl
-    """
+def run(arguments: InfoArguments) -> int:
+    """Do what `info` is asked for, and return the exit status."""
     given = given_stores(arguments)
     if len(given) > 1:
         return _tell_several(arguments, given)

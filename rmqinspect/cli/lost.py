@@ -4,13 +4,13 @@ options -> the start that is meant -> the walk of each store, told on stderr -> 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rmqinspect.cli.options import PATH, ReadingOptions, SourceOptions, count_jobs
-from rmqinspect.cli.parameters import option, release_option
+from rmqinspect.cli.parameters import option, option_group, release_option
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.commands import quote_path
 from rmqinspect.system.uri import shown
@@ -41,7 +41,7 @@ def is_clean(word: str | None) -> bool | None:
     return None if word is None else word == "clean"
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class LostOptions:
     """What the next start gives up."""
 

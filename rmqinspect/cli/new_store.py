@@ -1,14 +1,13 @@
 """What `rebuild` and `salvage` have in common: the options of a new store, and the screen of its proof."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from rmqinspect.cli.options import CaseOptions
-from rmqinspect.cli.parameters import option
+from rmqinspect.cli.parameters import option, option_group
 from rmqinspect.system.uri import shown
 from rmqinspect.text import group_digits
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 LISTED = 6  # files and notes that are named; the others are counted
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class NewStoreOptions(CaseOptions):
     """A new store, and how the evidence comes into it."""
 

@@ -5,14 +5,13 @@ Arrow is imported only when an option needs it, so that `--help` stays fast.
 
 import os
 import sys
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from rmqinspect.cli import NO_PAGER, go_without_pager
-from rmqinspect.cli.parameters import RemarkOptions, argument, option, parsed_by, table_parser
+from rmqinspect.cli.parameters import RemarkOptions, argument, option, option_group, parsed_by, table_parser
 from rmqinspect.errors import Unreadable
 from rmqinspect.text import describe_size, escape, parse_size
 from rmqinspect.times import parse_zone
@@ -71,7 +70,7 @@ class Opening(TypedDict):
     max_config: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class ReadOptions:
     """How stores are read."""
 
@@ -109,7 +108,7 @@ class ReadOptions:
         return {"config": self.config, "base": self.base, "max_config": self.max_config}
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class SourceOptions(ReadOptions):
     """What is read."""
 
@@ -120,7 +119,7 @@ class SourceOptions(ReadOptions):
             raise click.UsageError("Missing argument: give a path, or --config.", click.get_current_context())
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class ManySourceOptions(SourceOptions):
     """Stores that are read, given as words or in a list: `paths` has both."""
 
@@ -158,14 +157,14 @@ def _read_stores(path: str) -> list[str]:
         raise click.BadParameter(f"{escape(path)}: {error}", param_hint="--stores-from") from error
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class NamedSourceOptions(ManySourceOptions):
     """Stores that are read, such as the brokers of a cluster; each may be given a name."""
 
     paths: tuple[str, ...] = argument("[NAME=]STORE...", type=PATH)
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class CarveOptions:
     """Whether what is given is no store."""
 
@@ -176,7 +175,7 @@ class CarveOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class RocksdbOptions:
     """Whether and where RocksDB is read."""
 
@@ -200,7 +199,7 @@ class RocksdbOptions:
         return Unpacking(self.rocksdb, self.rocksdb_copy)
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class JobOptions:
     """How many threads read."""
 
@@ -209,7 +208,7 @@ class JobOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class ZoneOptions:
     """Times."""
 
@@ -223,7 +222,7 @@ class ZoneOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class ColorOptions:
     """What a screen looks like on a terminal."""
 
@@ -242,19 +241,19 @@ class ColorOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class LookOptions(ZoneOptions, ColorOptions):
     """How a screen looks."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class TalkOptions(RemarkOptions):
     """What goes to stderr."""
 
     progress: bool | None = option("--progress/--no-progress", default=None, help="Default: when stderr is a terminal.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class CaseOptions:
     """What a document says of itself, in its object `run`."""
 
@@ -262,7 +261,7 @@ class CaseOptions:
     examiner: str | None = option("--examiner", metavar="TEXT", help="Name the examiner in them, too.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class FileOptions(CaseOptions):
     """Where the output goes."""
 
@@ -274,7 +273,7 @@ class FileOptions(CaseOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class DocumentOptions(FileOptions):
     """A screen for people, or one JSON document."""
 
@@ -283,7 +282,7 @@ class DocumentOptions(FileOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class DocumentsOptions(DocumentOptions):
     """A screen for people, or a JSON document for each store."""
 
@@ -295,7 +294,7 @@ class DocumentsOptions(DocumentOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class OutputOptions(FileOptions):
     """Where rows go, and in which format."""
 
@@ -304,7 +303,7 @@ class OutputOptions(FileOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class MetricOptions(OutputOptions):
     """The format of commands whose numbers a monitoring system may get."""
 
@@ -316,7 +315,7 @@ class MetricOptions(OutputOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class BodyOptions:
     """How bodies are decoded."""
 
@@ -331,7 +330,7 @@ class BodyOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class RedactOptions:
     """What is hidden."""
 
@@ -343,7 +342,7 @@ class RedactOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class VerdictOptions:
     """What fails the command."""
 
@@ -356,12 +355,12 @@ class VerdictOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class FleetOptions(NamedSourceOptions, RocksdbOptions, JobOptions, TalkOptions):
     """What a command is run with that reads stores side by side, and tells a line of each."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class ReadingOptions(RocksdbOptions, JobOptions, VerdictOptions, TalkOptions):
     """What a `Session` of a command is run with."""
 

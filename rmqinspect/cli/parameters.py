@@ -2,7 +2,7 @@
 
 A field made with `option` or `argument` is both a click parameter and a typed attribute:
 
-    @dataclass(frozen=True, kw_only=True)
+    @option_group
     class DecodeArguments(OutputOptions, SelectionOptions):     parts shared with other commands
         table: str | None = option("--table", help=...)         click: --table -> table
 
@@ -19,15 +19,16 @@ Texts are parsed by click callbacks: the `ValueError` of a parser becomes a usag
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import FrozenInstanceError, dataclass, field, fields
 from functools import wraps
 from importlib import import_module
 from inspect import get_annotations
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import click
 from click.shell_completion import CompletionItem
 
+from rmqinspect.choices import RELEASES
 from rmqinspect.cli.pager import go_without
 from rmqinspect.cli.terminal import compiling_told
 from rmqinspect.text import escape
@@ -68,7 +69,30 @@ def argument(metavar: str, nargs: int = -1, **settings: Any) -> Any:
     return field(metadata={"add": lambda name: click.argument(name, metavar=metavar, nargs=nargs, **settings)})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def option_group(kind: type[Options]) -> type[Options]:
+    """Make a class of options a frozen dataclass that takes keywords.
+
+    What `dataclass` would write and compile for each class, and so at each `--help`, all of them share instead.
+    """
+    made = dataclass(init=False, repr=False, eq=False)(kind)
+    made.__init__ = _take  # type: ignore[method-assign]
+    made.__setattr__ = _refuse  # type: ignore[method-assign]
+    return made
+
+
+def _take(self: Any, **values: Any) -> None:
+    for one in fields(self):
+        object.__setattr__(self, one.name, values[one.name])
+    if hasattr(self, "__post_init__"):
+        self.__post_init__()
+
+
+def _refuse(self: object, name: str, _: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+@option_group
 class RemarkOptions:
     """What is said on stderr."""
 
@@ -181,37 +205,11 @@ def _without_name(path: str) -> str:
     return store if separator and not os.path.exists(path) and "/" not in name else path
 
 
-class _Release(click.ParamType):  # type: ignore[type-arg]
-    """One of the releases, which are read when one is given: `--help` loads no numpy."""
-
-    name = "release"
-
-    def __repr__(self) -> str:
-        return "Release"
-
-    @property
-    def _choice(self) -> "click.Choice[str]":
-        from rmqinspect.broker.version_estimate import RELEASES
-
-        return click.Choice(RELEASES)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the release.
-
-        :raises click.BadParameter: there is no such one.
-        """
-        return self._choice.convert(value, param, ctx)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the releases that begin so."""
-        return self._choice.shell_complete(ctx, param, incomplete)
-
-
 def release_option() -> Any:
     """Return the field for the broker version whose rules apply."""
     return option(
         "--broker-version",
-        type=_Release(),
+        type=click.Choice(RELEASES),
         metavar="VERSION",
         help="Broker version whose rules apply. Default: estimated from the content of the store.",
     )

@@ -5,27 +5,20 @@ claim NEW -> judge the log -> bring, write -> verify and forecast of NEW -> scre
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
+from rmqinspect.cli.new_store import LISTED, more, proof_lines, some
 from rmqinspect.cli.options import (
-    JobOptions,
-    LookOptions,
-    RedactOptions,
-    SourceOptions,
-    TalkOptions,
     count_jobs,
     use_colour,
 )
 from rmqinspect.cli.pager import print_answered
-from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.terminal import Progress, Screen
+from rmqinspect.cli.verbs.rebuild import RebuildArguments
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, group_digits
@@ -38,36 +31,8 @@ _SCREEN = Screen(indent=12, phrases=True)
 _READS = 4  # times that the log is read, about: judged, copied, dispatched, verified
 
 
-@dataclass(frozen=True, kw_only=True)
-class RebuildArguments(NewStoreOptions, SourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
-    """What `rebuild` is asked for."""
-
-    only: str | None = option(
-        "--only",
-        type=click.Choice(("queues", "index")),
-        help="Write only these anew, and the checkpoint; bring the others as they are.",
-    )
-    broker_version: str | None = release_option()
-
-
-@click.command("rebuild", cls=Command)
-@takes(RebuildArguments)
-def command(arguments: RebuildArguments) -> int:
-    """Make a store with new queues, index and checkpoint from a sound log; the old one is only read.
-
-    The log and config/ are brought to NEW; all that follows from the log is written as a broker of the version writes
-    it. NEW is verified, and its next start walked: it gets its name only if it is whole and the start loses nothing.
-
-    Exit status: 0 made, 3 the log is damaged (salvage takes it) or the new store was not whole, 6 NEW exists, lies
-    inside the store, or has no room.
-
-    \b
-    Examples:
-      rmqinspect rebuild STORE -o NEW
-      rmqinspect rebuild STORE/commitlog -o NEW --config broker.conf
-      rmqinspect rebuild STORE -o NEW --only index --broker-version 4.9.7
-      rmqinspect rebuild STORE -o NEW --link
-    """
+def run(arguments: RebuildArguments) -> int:
+    """Do what `rebuild` is asked for, and return the exit status."""
     from rmqinspect.cli.verify_screen import Look
     from rmqinspect.rescue.job import RebuildJob, RebuildRequest
     from rmqinspect.rescue.new_store import NewStore, receipt_path

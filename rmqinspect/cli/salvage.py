@@ -6,28 +6,21 @@ claim NEW -> judge the sources -> put the log together -> write -> verify and fo
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.new_store import LISTED, NewStoreOptions, more, proof_lines, some
+from rmqinspect.cli.new_store import LISTED, more, proof_lines, some
 from rmqinspect.cli.options import (
-    CarveOptions,
-    JobOptions,
-    LookOptions,
-    NamedSourceOptions,
-    RedactOptions,
-    TalkOptions,
     count_jobs,
     use_colour,
 )
 from rmqinspect.cli.pager import print_answered
-from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.terminal import Progress, Screen
+from rmqinspect.cli.verbs.salvage import SalvageArguments
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, group_digits
@@ -41,55 +34,8 @@ _SCREEN = Screen(indent=12, phrases=True)
 _READS = 3  # times that the log is read, about: judged, dispatched, verified
 
 
-@dataclass(frozen=True, kw_only=True)
-class SalvageArguments(
-    NewStoreOptions, NamedSourceOptions, CarveOptions, JobOptions, RedactOptions, LookOptions, TalkOptions
-):
-    """What `salvage` is asked for."""
-
-    output: str = option(
-        "-o",
-        "--output",
-        default="",
-        type=click.Path(),
-        metavar="NEW",
-        help="Folder of the new store; it must not exist. NEW.receipt.json and NEW.aside are written beside it. Needed"
-        " unless --dry-run is given.",
-    )
-    prefer: str | None = option(
-        "--prefer", metavar="NAME", help="The source that counts where two have different sound records at one offset."
-    )
-    no_repair: bool = option("--no-repair", is_flag=True, help="Repair nothing, also where it is proven.")
-    dry_run: bool = option(
-        "--dry-run", is_flag=True, help="Print the same screen, write nothing; NEW need not be given."
-    )
-    broker_version: str | None = release_option()
-
-
-@click.command("salvage", cls=Command)
-@takes(SalvageArguments)
-def command(arguments: SalvageArguments) -> int:
-    """Save what can be saved of damaged stores into a new one that a broker serves; the old ones are only read.
-
-    A source is a store, a copy of it (a slave, a backup), a folder of segments or a single segment. Of every record the
-    best copy counts: sound in any source, else repaired with proof. What remains is bridged, so that a broker passes
-    over it, and lies in NEW.aside as far as it can be read. NEW is verified, and its next start walked: it gets its
-    name only if it is whole and the start loses nothing.
-
-    Exit status: 0 nothing was lost or left aside, 3 something was, or the new store was not whole, 6 NEW exists, lies
-    inside a source, or has no room; or two sources differ, and --prefer does not say which counts.
-
-    With --carve each SOURCE that is no folder is searched for records, and what it holds of one log is a source.
-
-    \b
-    Examples:
-      rmqinspect salvage STORE -o NEW
-      rmqinspect salvage STORE --dry-run
-      rmqinspect salvage master=STORE slave=OTHER -o NEW --prefer master
-      rmqinspect salvage STORE 00000000001073741824.bak -o NEW --dry-run
-      rmqinspect salvage STORE -o NEW --link --broker-version 4.9.7
-      rmqinspect salvage STORE disk.img --carve -o NEW
-    """
+def run(arguments: SalvageArguments) -> int:
+    """Do what `salvage` is asked for, and return the exit status."""
     from rmqinspect.cli.verify_screen import Look
     from rmqinspect.rescue.given import open_sources
     from rmqinspect.rescue.new_store import NewStore, aside_path, receipt_path

@@ -1,14 +1,14 @@
 """Options that choose messages: topic and queue, time, content, what a group has not consumed; and their filters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 import click
 
 from rmqinspect.cli.options import ZoneOptions
-from rmqinspect.cli.parameters import complete_topics, option, table_parser
+from rmqinspect.cli.parameters import complete_topics, option, option_group, table_parser
 from rmqinspect.text import escape
 from rmqinspect.times import parse_time
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rmqinspect.tables.filters import Selection
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class TopicNameOptions:
     """Which topics."""
 
@@ -30,7 +30,7 @@ class TopicNameOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class TopicOptions(TopicNameOptions):
     """Which queues."""
 
@@ -40,7 +40,7 @@ class TopicOptions(TopicNameOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class TraceOptions:
     """Which topics hold message traces."""
 
@@ -52,7 +52,7 @@ class TraceOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class TimeOptions(ZoneOptions):
     """Which times; `with_times` reads them."""
 
@@ -64,7 +64,7 @@ class TimeOptions(ZoneOptions):
     until: str | None = option("--until", metavar="TIME", help="Before TIME.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class SelectionOptions(TopicOptions, TimeOptions):
     """Which messages. `read_selection` and `with_times` make a Selection of it."""
 
@@ -111,7 +111,7 @@ class SelectionOptions(TopicOptions, TimeOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class UnconsumedOptions:
     """What a consumer group has not consumed."""
 
@@ -122,7 +122,7 @@ class UnconsumedOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group
 class RowChoiceOptions(SelectionOptions, TraceOptions, UnconsumedOptions):
     """Which rows of any table."""
 

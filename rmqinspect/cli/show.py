@@ -5,26 +5,17 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
-    PATH,
-    BodyOptions,
-    DocumentOptions,
-    LookOptions,
-    RedactOptions,
-    SourceOptions,
-    VerdictOptions,
     use_colour,
 )
-from rmqinspect.cli.parameters import RemarkOptions, argument, option, parsed_by, takes
 from rmqinspect.cli.session import document_format, print_document, print_lines, printed_to
 from rmqinspect.cli.terminal import Screen, fold, line_width, pad, print_remark
+from rmqinspect.cli.verbs.show import ShowArguments
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.layout import FieldRow
 from rmqinspect.commitlog.record_reader import Spot
@@ -33,7 +24,7 @@ from rmqinspect.show.record import hex_lines
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, escape_bytes, parse_size
+from rmqinspect.text import cell_width, count, cut_cells, describe_offset, escape, escape_bytes
 
 _SCREEN = Screen(indent=14, cut=True)
 _MOST_NAMED = 8  # of several records that an answer has
@@ -44,57 +35,8 @@ _NAME_WIDTH = 18  # cells of a field's name
 _KINDS = {"unknown": "no record", "entry": "no record", "blank": "blank record"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShowArguments(
-    DocumentOptions, BodyOptions, RedactOptions, LookOptions, SourceOptions, VerdictOptions, RemarkOptions
-):
-    """What `show` is asked for."""
-
-    paths: tuple[str, ...] = argument("PATH...", type=PATH)
-    at: str | None = option(
-        "--at",
-        metavar="OFFSET",
-        help="Physical offset, decimal or 0x hex; SEGMENT+POSITION; or an offset message id.",
-    )
-    id: str | None = option("--id", metavar="ID", help="Message id or offset message id.")
-    key: str | None = option("-k", "--key", metavar="KEY", help="A key that one record has.")
-    topic: str | None = option("-t", "--topic", metavar="TOPIC", help="With -k, or with --queue and --queue-offset.")
-    queue_id: int | None = option("--queue", type=click.IntRange(0, 2**31 - 1), metavar="N", help="Queue id.")
-    queue_offset: int | None = option(
-        "--queue-offset", type=click.IntRange(0, 2**63 - 2), metavar="N", help="Logical offset in the queue."
-    )
-    raw: bool = option(
-        "--raw", is_flag=True, help="Write its bytes as they lie in the log, and nothing else; their SHA-256 on stderr."
-    )
-    size: int | None = option(
-        "--size",
-        metavar="SIZE",
-        callback=parsed_by(parse_size),
-        help="With --raw: so many bytes from the offset on, whatever lies there.",
-    )
-    body: str | None = option(
-        "--body",
-        type=click.Choice(["full", "preview", "none"]),
-        help="How much of the body. Default: preview; full with -f json.",
-    )
-
-
-@click.command("show", cls=Command)
-@takes(ShowArguments)
-def command(arguments: ShowArguments) -> int:
-    """Show one record: every field with its bytes, properties, body, neighbours, queue units.
-
-    Any offset inside a record finds it. A damaged record is shown as far as it can be parsed.
-
-    Exit status: 0 a sound record, 3 damage, 4 unreadable, 5 no record there.
-
-    \b
-    Examples:
-      rmqinspect show STORE --at 97187
-      rmqinspect show STORE -k ORDER-1001
-      rmqinspect show STORE -t orders --queue 3 --queue-offset 12
-      rmqinspect show STORE --at 97187 --raw -o record.bin
-    """
+def run(arguments: ShowArguments) -> int:
+    """Do what `show` is asked for, and return the exit status."""
     _refuse_unfit(arguments)
     place = _parse_place(arguments)
     store = open_store(arguments.paths, **arguments.opening)

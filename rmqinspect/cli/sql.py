@@ -11,7 +11,6 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,25 +18,18 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
-    BodyOptions,
-    LookOptions,
-    NamedSourceOptions,
-    OutputOptions,
-    ReadingOptions,
-    RedactOptions,
     choose_format,
     count_jobs,
     open_named,
     terminal_width,
     use_colour,
 )
-from rmqinspect.cli.parameters import argument, option, parsed_by, takes
 from rmqinspect.cli.session import Session
 from rmqinspect.cli.terminal import LONG_READ
+from rmqinspect.cli.verbs.sql import SqlArguments
 from rmqinspect.errors import NotInstalled
-from rmqinspect.text import count, describe_size, group_digits, parse_size
+from rmqinspect.text import count, describe_size, group_digits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,41 +44,8 @@ if TYPE_CHECKING:
 _INSTALL = "pip install '.[sql]' in a clone of rmqinspect"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SqlArguments(OutputOptions, RedactOptions, BodyOptions, LookOptions, NamedSourceOptions, ReadingOptions):
-    """What `sql` is asked for."""
-
-    query: str = argument("SQL", nargs=1)
-    scan: bool = option(
-        "--scan",
-        is_flag=True,
-        help="Read the whole log for a look-up, too: by id, key, queue offset or time.",
-    )
-    memory: int = option(
-        "--memory",
-        metavar="SIZE",
-        callback=parsed_by(parse_size),
-        default="1GiB",
-        show_default=True,
-        help="Memory of DuckDB; what does not fit goes to temporary files.",
-    )
-
-
-@click.command("sql", cls=Command)
-@takes(SqlArguments)
-def command(arguments: SqlArguments) -> int:
-    """Ask a question in SQL: one SELECT over the tables of stores, in DuckDB's dialect.
-
-    The tables are those of decode and findings, with the column store first. SQL - reads the query
-    from stdin. Nothing but the stores is read, and nothing but the output is written.
-
-    \b
-    Examples:
-      rmqinspect sql "SELECT topic, count(*) FROM messages GROUP BY ALL" STORE
-      rmqinspect sql "FROM messages WHERE list_contains(keys, 'K1')" STORE
-      rmqinspect sql "FROM next_starts WHERE may_be_writer" a=STORE b=STORE
-      rmqinspect sql "DESCRIBE messages" STORE
-    """
+def run(arguments: SqlArguments) -> int:
+    """Do what `sql` is asked for, and return the exit status."""
     format_ = choose_format(arguments)
     if find_spec("duckdb") is None:
         raise NotInstalled(f"sql needs the library duckdb: {_INSTALL}")

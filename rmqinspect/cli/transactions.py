@@ -4,22 +4,19 @@ The screen has counts, what will happen to pending messages, and the oldest of t
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-import click
-
 from rmqinspect.broker.gone import reserved_hours
 from rmqinspect.broker.transactions import CHECK_MAX, PENDING, STATES
-from rmqinspect.cli.decode import RowsOptions, print_rows, read_view
-from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.options import NamedSourceOptions, choose_format, open_named
+from rmqinspect.cli.decode import print_rows, read_view
+from rmqinspect.cli.options import choose_format, open_named
 from rmqinspect.cli.pager import as_answer
-from rmqinspect.cli.parameters import option, takes
-from rmqinspect.cli.selection import TimeOptions, TopicNameOptions, with_times
+from rmqinspect.cli.selection import with_times
 from rmqinspect.cli.session import Session, tell_unmatched, write_lines
 from rmqinspect.cli.terminal import Screen
+from rmqinspect.cli.verbs.transactions import TransactionsArguments
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.broker_conf import read_settings, setting_size
@@ -43,30 +40,8 @@ _COLUMNS = ("physical_offset", "real_topic", "producer_group", "msg_id", "check_
 _AGES = 100 * 365 * 86_400  # seconds; a larger one is that of an odd clock
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransactionsArguments(NamedSourceOptions, RowsOptions, TopicNameOptions, TimeOptions):
-    """What `transactions` is asked for."""
-
-    states: tuple[str, ...] = option(
-        "--state", multiple=True, type=click.Choice(STATES), help="State; repeatable. Default: all."
-    )
-
-
-@click.command("transactions", cls=Command)
-@takes(TransactionsArguments)
-def command(arguments: TransactionsArguments) -> int:
-    """Show what became of half messages: pending, committed, rolled back or given up.
-
-    The screen counts them by producer group and real topic, and lists the pending ones, oldest first:
-    -n says how many, --state others. With --columns, and in other formats: the rows of the table
-    transactions. -t takes real topics; --since and --until compare when the newest copy was stored.
-
-    \b
-    Examples:
-      rmqinspect transactions STORE
-      rmqinspect transactions STORE --state pending --state given_up -n 100
-      rmqinspect transactions STORE -t orders --since -2h -f csv
-    """
+def run(arguments: TransactionsArguments) -> int:
+    """Do what `transactions` is asked for, and return the exit status."""
     format_ = choose_format(arguments)
 
     from rmqinspect.tables.filters import Selection

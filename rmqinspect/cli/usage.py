@@ -9,38 +9,30 @@ The screen has sums with bars, the inflow as a sparkline, and what a retention w
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
-    LookOptions,
-    MetricOptions,
-    NamedSourceOptions,
-    ReadingOptions,
-    RedactOptions,
     choose_format,
     open_named,
     use_colour,
 )
-from rmqinspect.cli.parameters import TEXT, option, parsed_by, takes
-from rmqinspect.cli.selection import TimeOptions, TopicOptions, with_times
+from rmqinspect.cli.selection import with_times
 from rmqinspect.cli.session import Session, print_screen, printed_to, tell_unmatched
 from rmqinspect.cli.terminal import Screen, columns, line_width
+from rmqinspect.cli.verbs.usage import UsageArguments
 from rmqinspect.commands import USAGE_BY, fill_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.system.uri import shown
-from rmqinspect.text import clip, count, describe_size, escape, group_digits, parse_size
+from rmqinspect.text import clip, count, describe_size, escape, group_digits
 from rmqinspect.times import format_seconds
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rmqinspect.find.summaries import Retention, Waiting
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
@@ -58,91 +50,8 @@ _NARROWEST, _WIDEST = 12, 40  # cells of a value
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))  # ms
 
 
-def _parse_dimensions(text: str) -> tuple[str, ...]:
-    from rmqinspect.tables.usage import DIMENSIONS
-
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    for name in names:
-        if name not in DIMENSIONS:
-            raise ValueError(f"no dimension {name!r}; there are: {', '.join(DIMENSIONS)}")
-    return names or DIMENSIONS
-
-
-def _parse_hours(text: str) -> float:
-    number, unit = (text[:-1], text[-1]) if text[-1:] in ("h", "d") else (text, "h")
-    try:
-        hours = float(number) * (24 if unit == "d" else 1)
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not a number of hours: 48h, 3d") from error
-    if not 0 <= hours < 1e6:
-        raise ValueError(f"{text!r} is not a retention")
-    return hours
-
-
-@dataclass(frozen=True, kw_only=True)
-class UsageArguments(
-    MetricOptions, RedactOptions, TopicOptions, TimeOptions, LookOptions, NamedSourceOptions, ReadingOptions
-):
-    """What `usage` is asked for."""
-
-    by: tuple[str, ...] | None = option(
-        "--by",
-        metavar="A,B",
-        callback=parsed_by(_parse_dimensions),
-        help="Dimensions: content, kind, topic, queue, tag, host, hour, size, segment. Default: all; on the screen"
-        " those that fit.",
-    )
-    limit: int | None = option(
-        "-n",
-        "--limit",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="At most N kinds, topics, queues, tags and hosts. Default: 5 in the table format, else all.",
-    )
-    retention: tuple[float, ...] = option(
-        "--retention",
-        multiple=True,
-        metavar="HOURS",
-        callback=parsed_by(_parse_hours),
-        help="Say what a retention (fileReservedTime) of 48h, 3d, … frees; repeatable. Default: 72h.",
-    )
-    sample: int | None = option(
-        "--sample",
-        is_flag=False,
-        flag_value="256MiB",
-        metavar="[SIZE]",
-        callback=parsed_by(parse_size),
-        default=None,
-        type=TEXT,
-        help="Read only SIZE of the log, evenly spread, and estimate. Default of SIZE: 256MiB.",
-    )
-
-    def shown_rows(
-        self, usage: "Usage", most: int | None, default: tuple[str, ...] | None = None
-    ) -> "Iterator[pa.RecordBatch]":
-        """Yield the rows of each dimension asked for, else of the `default` ones (None: all), as they may be shown."""
-        from rmqinspect.tables.usage import usage_batches
-
-        for batch in usage_batches(usage, most, default if self.by is None else self.by):
-            yield self.redact.mask(batch) if self.redact else batch
-
-
-@click.command("usage", cls=Command)
-@takes(UsageArguments)
-def command(arguments: UsageArguments) -> int:
-    """Show what takes the bytes of the log: by topic, queue, tag, producer, hour, kind, segment.
-
-    Also what a retention would free, and what consumer groups would lose by it. Numbers are exact
-    unless --sample is given.
-
-    \b
-    Examples:
-      rmqinspect usage STORE
-      rmqinspect usage STORE --retention 48h --retention 24h
-      rmqinspect usage STORE --by tag,host -t orders --since -2h
-      rmqinspect usage STORE --sample 1GiB
-      rmqinspect usage STORE -f csv -o usage.csv
-    """
+def run(arguments: UsageArguments) -> int:
+    """Do what `usage` is asked for, and return the exit status."""
     format_ = choose_format(arguments)
     if format_ == "openmetrics" and (arguments.limit is not None or "topic" not in (arguments.by or ("topic",))):
         raise click.UsageError("openmetrics has the bytes of all topics: without -n, and with topic in --by.")

@@ -11,7 +11,7 @@ Results come from `verify.run`; this module announces, prints and writes them.
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -19,25 +19,21 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.cli.help_page import Command
 from rmqinspect.cli.options import (
-    FleetOptions,
     choose_format,
     count_jobs,
     given_stores,
 )
-from rmqinspect.cli.parameters import option, release_option, takes
 from rmqinspect.cli.session import refuse_early, tell_broker, write_document
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
-from rmqinspect.cli.verify_against import AgainstOptions, compare_with_report
+from rmqinspect.cli.verbs.verify import VerifyArguments
+from rmqinspect.cli.verify_against import compare_with_report
 from rmqinspect.cli.verify_screen import SCREEN, where
-from rmqinspect.cli.verify_since import SinceOptions, read_share, remember, tell_taken_over
+from rmqinspect.cli.verify_since import read_share, remember, tell_taken_over
 from rmqinspect.cli.verify_written import (
-    VerifyOutputOptions,
     print_report,
     print_several,
     print_written,
-    refuse_options_of_checks,
     status_of_report,
 )
 from rmqinspect.document import as_object
@@ -51,8 +47,7 @@ from rmqinspect.system.output_file import METRICS_HEAD, SUMS
 from rmqinspect.system.uri import shown
 from rmqinspect.system.workers import read_bound
 from rmqinspect.text import count, describe_duration, describe_size, escape
-from rmqinspect.verify.codes import BY_CODE, CODES, DEFAULT_LEVEL, LEVELS
-from rmqinspect.verify.custody import ALGORITHM, Custody, Watch, sums_of
+from rmqinspect.verify.custody import Custody, Watch, sums_of
 from rmqinspect.verify.findings import redact_findings
 from rmqinspect.verify.next_start import next_start, start_words
 from rmqinspect.verify.report import Report, report_of
@@ -81,23 +76,6 @@ _WHY = {
 }
 
 
-def _check_codes(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    codes = tuple(code.strip().upper() for text in value for code in text.split(","))
-    for code in codes:
-        if code not in BY_CODE:
-            raise click.BadParameter(f"{escape(code)} is not a code; --list-checks prints all", ctx, param)
-    return codes
-
-
-def _list_checks(ctx: click.Context, _: click.Parameter, asked: bool) -> bool:
-    if asked and not ctx.resilient_parsing:
-        width = max(len(code.code) for code in CODES)
-        for code in CODES:
-            click.echo(f"{code.code:{width}}  {code.severity:7}  {code.level:8}  {code.rule}")
-        ctx.exit()
-    return asked
-
-
 class RunOptions(Protocol):
     """What a command that runs the checks is told about their run."""
 
@@ -122,88 +100,8 @@ class RunOptions(Protocol):
         """How much more is remarked."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerifyArguments(VerifyOutputOptions, AgainstOptions, SinceOptions, FleetOptions):
-    """What `verify` is asked for."""
-
-    level: str = option(
-        "--level",
-        type=click.Choice(LEVELS),
-        default=DEFAULT_LEVEL,
-        show_default=True,
-        help="quick: names, sizes, checkpoint, last segment; standard: every record; deep: everything.",
-    )
-    check: tuple[str, ...] = option(
-        "--check", multiple=True, metavar="CODE", callback=_check_codes, help="Run only these checks."
-    )
-    skip: tuple[str, ...] = option(
-        "--skip", multiple=True, metavar="CODE", callback=_check_codes, help="Do not run these checks."
-    )
-    list_checks: bool = option(
-        "--list-checks",
-        is_flag=True,
-        is_eager=True,
-        callback=_list_checks,
-        help="Print every code with its severity, level and rule, and exit.",
-    )
-    max_findings: int = option(
-        "--max-findings",
-        type=click.IntRange(min=1),
-        default=1000,
-        show_default=True,
-        metavar="N",
-        help="Findings printed per code; the counts stay exact.",
-    )
-    broker_version: str | None = release_option()
-    report: str | None = option(
-        "--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write everything to FILE as JSON."
-    )
-    from_report: str | None = option(
-        "--from",
-        type=click.Path(dir_okay=False),
-        metavar="REPORT",
-        help="Run no checks, read no STORE: print the screen of a report again; of several stores, NAME… are chosen.",
-    )
-    hash: str | None = option(
-        "--hash",
-        type=click.Choice((ALGORITHM,)),
-        help="Add the digest of every file to the report; a file that changes during the run makes it incomplete.",
-    )
-
-    def __post_init__(self) -> None:
-        if self.from_report is None:
-            super().__post_init__()
-            if not self.codes:
-                raise click.UsageError("--check and --skip leave no check to run.")
-        else:
-            refuse_options_of_checks()
-
-    @property
-    def codes(self) -> frozenset[str]:
-        """The checks to run."""
-        return (frozenset(self.check) or frozenset(BY_CODE)) - frozenset(self.skip)
-
-
-@click.command("verify", cls=Command)
-@takes(VerifyArguments)
-def command(arguments: VerifyArguments) -> int:
-    """Check a store, reading only: is the commit log whole, do queues and index agree? Ends with one verdict.
-
-    Exit status: 0 whole, 3 damage (--fail-on sets the lowest severity), 4 not everything could be read,
-    130 interrupted.
-
-    \b
-    Examples:
-      rmqinspect verify STORE
-      rmqinspect verify STORE --level quick
-      rmqinspect verify STORE --hash sha256 --report evidence.json
-      rmqinspect verify STORE --against evidence.json
-      rmqinspect verify STORE --since last-night.json --report tonight.json
-      rmqinspect verify --from evidence.json
-      rmqinspect verify --from fleet.json b7
-      rmqinspect verify 00000000001073741824
-      rmqinspect verify /mnt/*/store --level quick
-    """
+def run(arguments: VerifyArguments) -> int:
+    """Do what `verify` is asked for, and return the exit status."""
     if arguments.from_report is not None:
         return print_written(arguments, arguments.from_report, arguments.paths)
     if arguments.against:

@@ -1,32 +1,18 @@
 """`rmqinspect verify --against`: names, sizes and digests of all files, compared with those in a report."""
 
 from collections import Counter
-from dataclasses import dataclass
 
 import click
 
 from rmqinspect.cli import ExitStatus, exit_status
-from rmqinspect.cli.options import JobOptions, NamedSourceOptions, TalkOptions, VerdictOptions, count_jobs, given_stores
+from rmqinspect.cli.options import count_jobs, given_stores
 from rmqinspect.cli.pager import as_answer
-from rmqinspect.cli.parameters import option
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
+from rmqinspect.cli.verbs.verify import AgainstOptions
 from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.text import count, describe_size, escape, group_digits
 from rmqinspect.verify.custody import Custody, CustodyChange, Record, Watch
 from rmqinspect.verify.report import read_record
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgainstOptions(VerdictOptions, NamedSourceOptions, JobOptions, TalkOptions):
-    """The options that a comparison uses."""
-
-    against: str | None = option(
-        "--against",
-        type=click.Path(dir_okay=False),
-        metavar="REPORT",
-        help="Run no checks: compare all files with those in a report.",
-    )
-
 
 _SCREEN = Screen(indent=9)
 

@@ -1,13 +1,11 @@
 """`verify --since REPORT`: the options, what is said before the run, and the line of the screen."""
 
-import re
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import click
 
-from rmqinspect.cli.parameters import option
+from rmqinspect.cli.verbs.verify import SinceOptions
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, describe_size, escape, group_digits
 from rmqinspect.verify.custody import Watch
@@ -17,30 +15,6 @@ from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.since import Memory, Share, TakenOver
 
 _MOST_NAMED = 3  # files
-
-
-def _check_share(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and (not re.fullmatch(r"\d{1,3}(\.\d{1,6})?%", value) or not 0 < float(value[:-1]) <= 100):
-        raise click.BadParameter("a share above 0% and up to 100%, such as 5%", ctx, param)
-    return value
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinceOptions:
-    """From what a run goes on."""
-
-    since: str | None = option(
-        "--since",
-        type=click.Path(dir_okay=False),
-        metavar="REPORT",
-        help="Go on from an earlier report: do not read again what is as it was, by size and time.",
-    )
-    reread: str | None = option(
-        "--reread",
-        metavar="SHARE",
-        callback=_check_share,
-        help="With --since: read a random part of what is as it was all the same, such as 5%.",
-    )
 
 
 def read_share(options: SinceOptions, level: str) -> Share:

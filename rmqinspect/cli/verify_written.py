@@ -5,28 +5,21 @@ each, or the screens of those that are named.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (
-    METRIC_FORMAT_NAMES,
-    LookOptions,
-    MetricOptions,
-    RedactOptions,
-    VerdictOptions,
     choose_format,
     use_colour,
 )
 from rmqinspect.cli.pager import print_answered
-from rmqinspect.cli.parameters import option
 from rmqinspect.cli.session import write_table
+from rmqinspect.cli.verbs.verify import VerifyOutputOptions, refused_with_from
 from rmqinspect.cli.verify_screen import Look, screen, verdict_line
 from rmqinspect.commands import fill_command
 from rmqinspect.document import as_object
@@ -37,25 +30,6 @@ from rmqinspect.verify.report import Report, read_reports
 if TYPE_CHECKING:
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.output.openmetrics import Sample
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyOutputOptions(MetricOptions, VerdictOptions, RedactOptions, LookOptions):
-    """What is printed of a report: `--from` takes these options and no others."""
-
-    format: str | None = option(
-        "-f",
-        "--format",
-        type=click.Choice(METRIC_FORMAT_NAMES),
-        help="Default: a screen. openmetrics: numbers for a textfile collector. Others: the table of findings, with"
-        " the verdict on stderr.",
-    )
-    quiet: bool = option(
-        "-q", "--quiet", is_flag=True, help="Only the exit status; -f, -o and --report write what they always do."
-    )
-    verbose: int = option(
-        "-v", "--verbose", count=True, help="Show each finding, and more remarks; -vv adds a traceback to a bug."
-    )
 
 
 def print_written(options: VerifyOutputOptions, path: str, names: Sequence[str]) -> ExitStatus:
@@ -79,7 +53,7 @@ def print_written(options: VerifyOutputOptions, path: str, names: Sequence[str])
         }
     if (report := found.get(None)) is not None:
         if names:
-            raise _refused_with_from(click.get_current_context(), "paths")
+            raise refused_with_from(click.get_current_context(), "paths")
         assert isinstance(report, Report)
         print_report(report, path, format_, options)
         return status_of_report(report, options.fail_on)
@@ -127,24 +101,6 @@ def _print_written_of_several(
 
         print_several(answers, screen_of, format_, options)
     return status_of_all(answers)
-
-
-def refuse_options_of_checks() -> None:
-    """Refuse what has no meaning without a store; words may be names of stores in a report of several.
-
-    :raises click.UsageError: such an option was given.
-    """
-    context = click.get_current_context()
-    takes = {"from_report", "progress", "paths", *VerifyOutputOptions.__dataclass_fields__}
-    for param in context.command.params:
-        if param.name not in takes and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
-            raise _refused_with_from(context, str(param.name))
-
-
-def _refused_with_from(context: click.Context, name: str) -> click.UsageError:
-    param = next(param for param in context.command.params if param.name == name)
-    shown_as = param.opts[-1] if isinstance(param, click.Option) else param.make_metavar(context)
-    return click.UsageError(f"--from prints a report and reads no store: {shown_as} cannot be combined with it.")
 
 
 def print_report(

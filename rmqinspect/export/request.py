@@ -23,21 +23,16 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
+from rmqinspect.choices import FILE_SIZE
 from rmqinspect.commitlog.gaps import Split
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.lost_records import ANY_START, AskedStart
 from rmqinspect.tables.redact import Redaction
 
-FILE_SIZE = 256 << 20
-"""Default for the bytes of log in one file: some ten thousand to a million records."""
-
 MESSAGES, FINDINGS = "messages", "findings"
 # Tables that are computed while the log is read.
 LOG_TABLES = frozenset({"segments", "gaps", "queues", "usage"})
-
-SCHEMAS = ("native", "kafka")
-PARTITIONS = ("topic", "day", "queue_id", "store")
 
 
 @dataclass(frozen=True)

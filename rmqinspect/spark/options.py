@@ -21,6 +21,7 @@ from pyspark.sql import datasource as api
 from pyspark.sql.datasource import Filter
 
 from rmqinspect.broker.version_estimate import RELEASES
+from rmqinspect.choices import DEFAULT_LEVEL, LEVELS
 from rmqinspect.errors import BadOption
 from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.rocksdb.unpack import Unpacking
@@ -46,7 +47,6 @@ from rmqinspect.tables.table import with_store
 from rmqinspect.text import parse_size
 from rmqinspect.times import parse_time, parse_zone
 from rmqinspect.verify import findings
-from rmqinspect.verify.codes import DEFAULT_LEVEL, LEVELS
 
 SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}
 

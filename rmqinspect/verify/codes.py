@@ -8,12 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rmqinspect.choices import LEVELS
 from rmqinspect.prose import load_prose
-
-# `quick` is part of `standard`, and `standard` of `deep`.
-LEVELS = ("quick", "standard", "deep")
-# Who asks after a crash means everything.
-DEFAULT_LEVEL = "deep"
 
 ALL = "all"
 """In the place of versions: 4.0.0 to 5.5.0."""

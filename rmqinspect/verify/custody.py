@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Annotated, TypeVar
 
+from rmqinspect.choices import ALGORITHM
 from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.digest import content_of
@@ -29,8 +30,6 @@ from rmqinspect.system.uri import basename, is_remote, shown
 from rmqinspect.text import group_digits, name_text
 from rmqinspect.times import format_nanos
 from rmqinspect.verify.findings import moment
-
-ALGORITHM = "sha256"
 
 _PATIENCE = 0.2  # seconds between progress reports
 _EMPTY = "an empty folder"

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from rmqinspect import notebook
 from rmqinspect.broker.version_estimate import VersionEstimate
+from rmqinspect.choices import DEFAULT_LEVEL
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.forecast.outcome import Forecast, verdict_line
 from rmqinspect.store.model import Store
@@ -14,7 +15,7 @@ from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import LogFold
 from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.verify.broker_lines import BrokerLines
-from rmqinspect.verify.codes import BY_CODE, DEFAULT_LEVEL, levels_up_to
+from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
 from rmqinspect.verify.findings import SCHEMA, Finding, FindingRow, Findings, row_batches
 from rmqinspect.verify.log_map import LogMap

@@ -13,7 +13,7 @@ LISTED = [name for names in GROUPS.values() for name in names.split()]
 
 
 def command_of(verb: str) -> click.Command:
-    command = import_module(f"rmqinspect.cli.{verb}").command
+    command = import_module(f"rmqinspect.cli.verbs.{verb}").command
     assert isinstance(command, click.Command)
     return command
 

@@ -60,7 +60,7 @@ def test_own_options_come_first_and_replace_inherited_ones() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_command_declares_its_options_in_a_dataclass(verb: str) -> None:
-    module = import_module(f"rmqinspect.cli.{verb}")
+    module = import_module(f"rmqinspect.cli.verbs.{verb}")
     (arguments,) = [
         value for name, value in vars(module).items() if name == f"{verb.capitalize()}Arguments" and is_dataclass(value)
     ]
@@ -142,7 +142,7 @@ def options() -> dict[str, dict[str, click.Option]]:
     """Return every option by its long name and command."""
     found: dict[str, dict[str, click.Option]] = defaultdict(dict)
     for verb in VERBS:
-        for param in import_module(f"rmqinspect.cli.{verb}").command.params:
+        for param in import_module(f"rmqinspect.cli.verbs.{verb}").command.params:
             if isinstance(param, click.Option):
                 found[max(param.opts, key=len)][verb] = param
     return found

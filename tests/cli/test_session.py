@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rmqinspect.cli.decode import DecodeArguments, command
 from rmqinspect.cli.session import Session
+from rmqinspect.cli.verbs.decode import DecodeArguments, command
 from rmqinspect.rocksdb.unpack import Unpacking
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from rmqinspect.choices import LEVELS
 from rmqinspect.explain.log_values import LOG_DESCRIBE
 from rmqinspect.explain.lookup import LogLine
 from rmqinspect.explain.names import DESCRIBE
 from rmqinspect.prose import load_prose
-from rmqinspect.verify.codes import BY_CODE, CODES, LEVELS, Code
+from rmqinspect.verify.codes import BY_CODE, CODES, Code
 
 PACKAGE = Path(__file__).parents[2] / "rmqinspect"
 CODES_TOML = load_prose("rmqinspect.verify", "codes.toml")

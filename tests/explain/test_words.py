@@ -7,6 +7,7 @@ import pytest
 
 from rmqinspect.broker.copies import RECORD_KINDS
 from rmqinspect.broker.pull import STATUSES as PULL_STATUSES
+from rmqinspect.choices import LEVELS
 from rmqinspect.codec.traces import LAYOUTS, RESULTS
 from rmqinspect.codec.traces import STATUSES as TRACE_STATUSES
 from rmqinspect.diff.result import KINDS
@@ -16,7 +17,7 @@ from rmqinspect.store import without_rows
 from rmqinspect.store.directory import PLACES
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.messages import STATUSES
-from rmqinspect.verify.codes import CODES, LEVELS
+from rmqinspect.verify.codes import CODES
 from rmqinspect.verify.findings import SCHEMA
 from tests.support.samples import ROOT
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.export.request import FILE_SIZE, ExportRequest
+from rmqinspect.choices import FILE_SIZE
+from rmqinspect.export.request import ExportRequest
 from rmqinspect.store.discover import open_store
 from tests.support.exporting import add, export, names
 from tests.support.samples import sample

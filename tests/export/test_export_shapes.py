@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from rmqinspect.choices import PARTITIONS
 from rmqinspect.export.job import local_engine, run_export
 from rmqinspect.export.part import ExportSpec
-from rmqinspect.export.request import MESSAGES, PARTITIONS, ExportRequest, partition_folder, safe_name
+from rmqinspect.export.request import MESSAGES, ExportRequest, partition_folder, safe_name
 from rmqinspect.export.target import FRESH, Target
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from docs.build.tables_page import schemas, type_words
+from rmqinspect.choices import PARTITIONS
 from rmqinspect.cli import main
-from rmqinspect.export.request import PARTITIONS
 from rmqinspect.system.run import Run
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from construct import ConstructError
 
+from rmqinspect.choices import LEVELS
 from rmqinspect.cli import ExitStatus, main
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.layout import dtype_of
@@ -37,7 +38,6 @@ from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import StoreFile
 from rmqinspect.tables import TABLES
-from rmqinspect.verify.codes import LEVELS
 from tests.support import oracle
 from tests.support.building import fields_of
 from tests.support.documents import PAGE_RUN, RUN

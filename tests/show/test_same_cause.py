@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from click.testing import CliRunner
 
-from rmqinspect.cli.show import command
+from rmqinspect.cli.verbs.show import command
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.result import VerifyOptions

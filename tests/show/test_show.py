@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.cli.show import command
+from rmqinspect.cli.verbs.show import command
 from rmqinspect.codec.decompress import decompress
 from rmqinspect.codec.layout import FieldRow
 from rmqinspect.commitlog.record_reader import RecordReader, Spot

@@ -1,0 +1,48 @@
+"""Options and help of `rebuild`."""
+
+import click
+
+from rmqinspect.cli.help_page import Command
+from rmqinspect.cli.new_store import NewStoreOptions
+from rmqinspect.cli.options import (
+    JobOptions,
+    LookOptions,
+    RedactOptions,
+    SourceOptions,
+    TalkOptions,
+)
+from rmqinspect.cli.parameters import option, option_group, release_option, takes
+from rmqinspect.cli.verbs import run
+
+
+@option_group
+class RebuildArguments(NewStoreOptions, SourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
+    """What `rebuild` is asked for."""
+
+    only: str | None = option(
+        "--only",
+        type=click.Choice(("queues", "index")),
+        help="Write only these anew, and the checkpoint; bring the others as they are.",
+    )
+    broker_version: str | None = release_option()
+
+
+@click.command("rebuild", cls=Command)
+@takes(RebuildArguments)
+def command(arguments: RebuildArguments) -> int:
+    """Make a store with new queues, index and checkpoint from a sound log; the old one is only read.
+
+    The log and config/ are brought to NEW; all that follows from the log is written as a broker of the version writes
+    it. NEW is verified, and its next start walked: it gets its name only if it is whole and the start loses nothing.
+
+    Exit status: 0 made, 3 the log is damaged (salvage takes it) or the new store was not whole, 6 NEW exists, lies
+    inside the store, or has no room.
+
+    \b
+    Examples:
+      rmqinspect rebuild STORE -o NEW
+      rmqinspect rebuild STORE/commitlog -o NEW --config broker.conf
+      rmqinspect rebuild STORE -o NEW --only index --broker-version 4.9.7
+      rmqinspect rebuild STORE -o NEW --link
+    """
+    return run("rebuild", arguments)
