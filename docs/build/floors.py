@@ -78,7 +78,7 @@ FLOORS = (
     Folder(
         8,
         "rescue",
-        "broker codec commitlog config consumequeue damage forecast index rocksdb store tables verify",
+        "broker codec commitlog config consumequeue damage forecast index rocksdb store tables timer verify",
         "from damaged or incomplete evidence to a store that a stock broker serves; always in a new place",
     ),
     Folder(

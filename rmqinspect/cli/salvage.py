@@ -27,7 +27,7 @@ from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
     from rmqinspect.rescue.salvage import Salvaged
-    from rmqinspect.rescue.salvage_receipt import Aside, LostOffsets, Repair, SalvageReceipt
+    from rmqinspect.rescue.salvage_receipt import Aside, LostOffsets, Repair, SalvageReceipt, Timers
     from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=12, phrases=True)
@@ -170,9 +170,21 @@ def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
     yield from _SCREEN.several("aside", [*map(_aside_words, receipt.aside[:LISTED]), *more(receipt.aside)])
     lost = [f"{_queue(one)} {_offsets(one.lost)}; {count(one.kept, 'message')} kept" for one in receipt.lost_offsets]
     yield from _SCREEN.several("lost", [*lost[:LISTED], *more(lost)])
+    yield from _SCREEN.rows("timers", _timer_words(receipt.timers) if receipt.timers else "")
     yield from _SCREEN.rows("left out", some([f"{escape(one.file)} ({one.why})" for one in receipt.left_out]))
     yield from _SCREEN.several("note", [*receipt.notes[:LISTED], *more(receipt.notes)])
     yield ""
+
+
+def _timer_words(timers: "Timers") -> str:
+    if timers.kept:
+        lost = (
+            f"{count(timers.lost, 'timer message')} lost: the broker passes over {'it' if timers.lost == 1 else 'them'}"
+        )
+        return f"wheel and log are kept{f'; {lost}' if timers.lost else ''}"
+    again = [count(timers.again or 0, "delivered timer message")] if timers.again else []
+    again += [count(timers.again_pops, "acknowledged pop")] if timers.again_pops else []
+    return f"wheel and log are left out; {' and '.join(again) or 'no message'} will come again"
 
 
 def _queue(one: "Repair | Aside | LostOffsets") -> str:

@@ -150,12 +150,16 @@ class IndexFiles:
         if name <= self._name:  # two in one millisecond, or a clock that was set back
             name = f"{int(self._name) + 1:017d}"
         self._name = name
-        path = os.path.join(self.folder, name)
+        self._descriptor = self._make(os.path.join(self.folder, name))
+        self.files += 1
+
+    def _make(self, path: str) -> int:
+        """Make a file, and return its descriptor."""
         with as_refusal(path):
             os.makedirs(self.folder, exist_ok=True)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            os.ftruncate(self._descriptor, self.geometry.size)
-        self.files += 1
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            os.ftruncate(descriptor, self.geometry.size)
+        return descriptor
 
     def finish(self) -> None:
         """Write header and slots of the last file, and close it."""
@@ -180,6 +184,13 @@ class IndexFiles:
             while view:
                 done = os.pwrite(self._descriptor, view, position)
                 view, position = view[done:], position + done
+
+
+class CountedIndexFiles(IndexFiles):
+    """The same without files: what a run would write is only counted."""
+
+    def _make(self, _path: str) -> int:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def _name_at(time: int) -> str:

@@ -290,7 +290,7 @@ def end_with_bridge(log: LogPlan, sources: Sequence[Source]) -> None:
 def kept_messages(log: LogPlan, sources: Sequence[Source]) -> tuple[Counter[Queue], int]:
     """Return how many messages each queue has in the planned log, and the store time of its last record, ms."""
     queues, found, time = QueueOffsets(), Counter[Queue](), 0
-    for records in _records(log, sources):
+    for records in planned_records(log, sources):
         dispatcher = Dispatcher(keys=False)
         dispatcher.take(records, queues.number(records), queues.queues, np.ones(len(records), np.bool_))
         columns = dispatcher.columns(queues.queues)
@@ -303,7 +303,8 @@ def kept_messages(log: LogPlan, sources: Sequence[Source]) -> tuple[Counter[Queu
     return found, time
 
 
-def _records(log: LogPlan, sources: Sequence[Source]) -> Iterator[Records]:
+def planned_records(log: LogPlan, sources: Sequence[Source]) -> Iterator[Records]:
+    """Yield the records of a planned log, in order, without bridges."""
     for piece in log.pieces:
         if piece.raw is not None and len(piece.raw) >= FIXED_SIZE:
             yield Records.of_one(piece.raw, piece.start)

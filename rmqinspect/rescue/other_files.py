@@ -15,7 +15,8 @@ from contextlib import suppress
 from rmqinspect.config.json_files import read_copy
 from rmqinspect.errors import Unreadable
 from rmqinspect.rescue.job import RebuildJob
-from rmqinspect.rescue.receipt import LeftOut
+from rmqinspect.rescue.new_store import COPIED
+from rmqinspect.rescue.receipt import Brought, LeftOut
 from rmqinspect.store.model import StoreFile
 from rmqinspect.system.output_file import as_refusal
 
@@ -60,6 +61,17 @@ class FilesJob(RebuildJob):
                     os.unlink(self._new.path_of(name))
                 self._left_out.append(LeftOut(file.name, str(error)))
                 self._notes.append(f"{error}: the new store does not have it")
+        self._name_left_out()
+
+    def _plan_others(self) -> None:
+        """Note what would be brought and left out, without writing anything."""
+        for file, name in self._choose_others():
+            self._brought.append(Brought(name, file.size, COPIED))
+            self._paths.append(file.path)
+        self._name_left_out()
+
+    def _name_left_out(self) -> None:
+        """Note what is not in the new store because it is no file of one, or cannot be read."""
         for oddity in self._store.oddities:
             if oddity.is_unread:
                 self._left_out.append(LeftOut(oddity.name, oddity.detail))
@@ -67,16 +79,20 @@ class FilesJob(RebuildJob):
             if file.kind == "other" and file.path not in self._paths:
                 self._left_out.append(LeftOut(file.name, "no file of a store"))
 
+    def _leave_out(self, names: tuple[str, ...], why: str) -> list[str]:
+        """Note that files whose names begin so are not in the new store after all; return their names."""
+        both = list(zip(self._brought, self._paths, strict=True))
+        gone = [one.file for one, _ in both if one.file.startswith(names)]
+        self._left_out += (LeftOut(file, why) for file in gone)
+        kept = [(one, path) for one, path in both if not one.file.startswith(names)]
+        self._brought, self._paths = [one for one, _ in kept], [path for _, path in kept]
+        return gone
+
     def _discard(self, names: tuple[str, ...], why: str) -> None:
         """Take files out of the new store whose names begin so, and their folder if it is one that is named."""
-        kept = [(one, path) for one, path in zip(self._brought, self._paths, strict=True)]
-        for one, _ in kept:
-            if one.file.startswith(names):
-                with as_refusal(one.file, "removed"):
-                    os.unlink(self._new.path_of(one.file))
-                self._left_out.append(LeftOut(one.file, why))
+        for file in self._leave_out(names, why):
+            with as_refusal(file, "removed"):
+                os.unlink(self._new.path_of(file))
         for name in names:
             if name.endswith("/"):
                 shutil.rmtree(os.path.join(self._new.folder, name), ignore_errors=True)
-        kept = [(one, path) for one, path in kept if not one.file.startswith(names)]
-        self._brought, self._paths = [one for one, _ in kept], [path for _, path in kept]

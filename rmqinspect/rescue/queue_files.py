@@ -227,10 +227,13 @@ class QueueFiles:
 
     def _restart(self, queue: Queue) -> None:
         written = self.written[queue]
-        with as_refusal(self.path_of(queue), "deleted"):
-            shutil.rmtree(self.path_of(queue))
+        self._delete(queue)
         restarts, left_out = written.restarts + 1, written.left_out + written.end - written.first
         self.written[queue] = QueueWritten(0, 0, 0, left_out, restarts)
+
+    def _delete(self, queue: Queue) -> None:
+        with as_refusal(self.path_of(queue), "deleted"):
+            shutil.rmtree(self.path_of(queue))
 
     def finish(self) -> None:
         """Write the copies behind the last records."""
@@ -357,6 +360,28 @@ class BatchQueueFiles(QueueFiles):
         units["queue_offset"], units["message_count"] = np.arange(first, vacant.end), 1
         units["compacted_offset"] = -1
         return units
+
+
+class CountedQueues(QueueFiles):
+    """Queues without files: what a run would write is only counted."""
+
+    has_files = False
+
+    def _write(self, queue: Queue, offset: int, units: Units) -> None:
+        """Write nothing."""
+
+    def _begin(self, queue: Queue, offset: int) -> None:
+        """Write nothing."""
+
+    def _delete(self, queue: Queue) -> None:
+        """Delete nothing."""
+
+    def _add_ext(self, _queue: Queue, tags: Ints, _times: Ints) -> Ints:
+        return tags
+
+
+class CountedBatchQueues(CountedQueues, BatchQueueFiles):
+    """Batch queues without files."""
 
 
 def put_bytes(folder: str, position: int, raw: bytes, file_size: int) -> None:

@@ -12,7 +12,7 @@ Source: DefaultMessageStore.ReputMessageService#doReput and the dispatchers it c
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -31,12 +31,14 @@ from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.errors import Refused
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
-from rmqinspect.rescue.index_files import IndexFiles
+from rmqinspect.rescue.index_files import CountedIndexFiles, IndexFiles
 from rmqinspect.rescue.queue_files import (
     BATCH_UNIT,
     NOTHING_LOST,
     UNIT,
     BatchQueueFiles,
+    CountedBatchQueues,
+    CountedQueues,
     LostQueues,
     Queue,
     QueueFiles,
@@ -138,12 +140,51 @@ def rebuild_derived(
             )
     writer = _Writer(folder, plan, lost, queues, store)
     request = Request(jobs=jobs, progress=progress)
-    ledger_from = next((one.base for one in store.segments if one.kind == "dledger"), _NO_LEDGER)
+    for part in _parts(store, plan, request):
+        writer.take(part)
+    return writer.finish()
+
+
+def count_derived(
+    log: Store | Iterable[Records],
+    plan: Plan,
+    *,
+    lost: Mapping[Queue, Ints] = {},
+    queues: LostQueues = NOTHING_LOST,
+    jobs: int = 1,
+    progress: Callable[[int], None] = lambda size: None,
+) -> Rebuilt:
+    """Return what `rebuild_derived` would write for a log, and write nothing.
+
+    `log`: a store whose log is sound, or all records of a log that is not written yet. The index of a DLedger log is
+    not counted.
+
+    :raises Refused: as `rebuild_derived`.
+    :raises Unreadable: the log cannot be read.
+    """
+    writer = _Counter(None, plan, lost, queues, None)
+    if isinstance(log, Store):
+        parts = _parts(log, plan, Request(jobs=jobs, progress=progress), with_ledger=False)
+    else:
+        parts = (_part_of(records, plan) for records in log)
+    for part in parts:
+        writer.take(part)
+    return writer.finish()
+
+
+def _parts(store: Store, plan: Plan, request: Request, *, with_ledger: bool = True) -> Iterator["_Part"]:
+    """Yield what is dispatched for each split of a store's log, in order."""
+    ledger_from = next((one.base for one in store.segments if one.kind == "dledger" and with_ledger), _NO_LEDGER)
     new = partial(_Part, plan, ledger_from)
     with closing(folds_of(plan_splits(store.segments, _SPLIT_SIZE), request, new)) as parts:
         for part, _ in parts:
-            writer.take(part)
-    return writer.finish()
+            yield part
+
+
+def _part_of(records: Records, plan: Plan) -> "_Part":
+    part = _Part(plan, _NO_LEDGER)
+    part.take_records(records)
+    return part
 
 
 class _Part:
@@ -162,9 +203,11 @@ class _Part:
 
     def take(self, run: RecordRun) -> None:
         """Take the next records of the chain."""
-        if run.stale:
-            return
-        records = run.records
+        if not run.stale:
+            self.take_records(run.records)
+
+    def take_records(self, records: Records) -> None:
+        """Take some records of the log, each in its place."""
         numbers = self._queues.number(records)
         queues = self._queues.queues
         self._dispatcher.take(records, numbers, queues, np.ones(len(records), np.bool_))
@@ -222,14 +265,15 @@ def _delay_of(text: bytes, delays: Sequence[int]) -> int | None:
 class _Writer:
     """Takes what is dispatched, in the order of the log, and writes it."""
 
-    def __init__(self, folder: str, plan: Plan, lost: Mapping[Queue, Ints], queues: LostQueues, store: Store) -> None:
-        self.plan, self._folder, self._store = plan, folder, store
+    def __init__(
+        self, folder: str | None, plan: Plan, lost: Mapping[Queue, Ints], queues: LostQueues, store: Store | None
+    ) -> None:
+        self.plan, self._folder, self._store = plan, folder or "", store
         self._queues = self._queue_writer(lost)
-        batch_size = _whole(plan.batch_file, BATCH_UNIT)
-        self._batches = BatchQueueFiles(os.path.join(folder, "batchconsumequeue"), batch_size, queues.batch_ends)
+        self._batches = self._batch_writer(queues.batch_ends)
         self._vacant, self._reached = queues.vacant, queues.reached
         self._queues.first_lost, self._queues.most_lost = queues.first_lost, queues.most_lost
-        self._index = IndexFiles(os.path.join(folder, "index"), plan.index, plan.release)
+        self._index = self._index_writer()
         self._rebuilt = Rebuilt()
         self._last: tuple[int, int] | None = None
         self._last_unit: tuple[int, int] | None = None  # place and store time of the newest record with a unit
@@ -242,6 +286,13 @@ class _Writer:
 
             return RocksdbQueues(os.path.join(self._folder, self.plan.in_rocksdb), lost)
         return QueueFiles(os.path.join(self._folder, "consumequeue"), size, lost, ext_size=self.plan.ext_file)
+
+    def _batch_writer(self, ends: Mapping[Queue, int]) -> BatchQueueFiles:
+        folder, size = os.path.join(self._folder, "batchconsumequeue"), _whole(self.plan.batch_file, BATCH_UNIT)
+        return BatchQueueFiles(folder, size, ends)
+
+    def _index_writer(self) -> IndexFiles:
+        return IndexFiles(os.path.join(self._folder, "index"), self.plan.index, self.plan.release)
 
     def take(self, part: _Part) -> None:
         """Write the units and entries of a part."""
@@ -290,6 +341,7 @@ class _Writer:
 
     def _add_ledger(self, units: Units) -> None:
         """Write the index of a DLedger log: the unit of entry i stands at 32 i. Source: DLedgerMmapFileStore."""
+        assert self._store is not None, "without files no units of a DLedger log are taken"
         data = next(one for one in self._store.segments if one.kind == "dledger")
         folder = os.path.join(os.path.dirname(os.path.dirname(data.path)), "index")
         index = units["index"].astype(np.int64)
@@ -336,7 +388,8 @@ class _Writer:
 
     def _kept_index(self) -> int:
         """Return the end time of the newest full index file that was brought as it was, ms."""
-        known = [one for one in read_index_files(self._store, []) if one.header and one.geometry]
+        files = [] if self._store is None else read_index_files(self._store, [])
+        known = [one for one in files if one.header and one.geometry]
         full = [one.header for one in known[:-1] if one.header and one.entries >= one.last_entry]
         return max(0, int(full[-1].end_timestamp)) if full else 0
 
@@ -364,6 +417,22 @@ class _Writer:
         path = os.path.join(self._folder, name)
         with as_refusal(path), open(path, "xb") as out:
             out.write(raw)
+
+
+class _Counter(_Writer):
+    """The same, but nothing is written."""
+
+    def _queue_writer(self, lost: Mapping[Queue, Ints]) -> QueueFiles:
+        return CountedQueues("", _whole(self.plan.queue_file, UNIT), lost, ext_size=self.plan.ext_file)
+
+    def _batch_writer(self, ends: Mapping[Queue, int]) -> BatchQueueFiles:
+        return CountedBatchQueues("", _whole(self.plan.batch_file, BATCH_UNIT), ends)
+
+    def _index_writer(self) -> IndexFiles:
+        return CountedIndexFiles("", self.plan.index, self.plan.release)
+
+    def _write_file(self, name: str, raw: bytes) -> None:
+        """Write nothing."""
 
 
 def _whole(size: int, unit: "np.dtype[np.void]") -> int:

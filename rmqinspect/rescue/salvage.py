@@ -32,25 +32,27 @@ from rmqinspect.forecast.outcome import Verdict, verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import LARGEST, bridge
-from rmqinspect.rescue.broken_files import broken_files
+from rmqinspect.rescue.broken_files import TIMER, Broken, broken_files
 from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildRequest, derived, refuse_unread_databases
 from rmqinspect.rescue.ledger_bridge import ledger_bridge
 from rmqinspect.rescue.ledger_plan import LedgerPlanner
 from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
-from rmqinspect.rescue.lost_queues import end_with_bridge, find_lost_beginnings, find_lost_queues, kept_messages
-from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.lost_queues import end_with_bridge, find_lost_beginnings, find_lost_queues, planned_records
+from rmqinspect.rescue.new_store import COPIED, LINKED, NewStore
 from rmqinspect.rescue.other_files import FilesJob
 from rmqinspect.rescue.queue_files import HoleTooLarge, LostQueues
 from rmqinspect.rescue.ranges import copy_range, write_at
 from rmqinspect.rescue.readable import can_read, take_unreadable
-from rmqinspect.rescue.rebuild import Rebuilt, rebuild_derived
-from rmqinspect.rescue.receipt import SCHEMA_VERSION
+from rmqinspect.rescue.rebuild import Plan, Rebuilt, count_derived, rebuild_derived
+from rmqinspect.rescue.receipt import SCHEMA_VERSION, Brought
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
 from rmqinspect.rescue.second_look import contradicted_in, has_copies, read_order, suspect, take_all_out
 from rmqinspect.rescue.segment_size import choose_segment_size
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
+from rmqinspect.rescue.timer_files import move_off_bridges, timers_of, without_timers
 from rmqinspect.rocksdb.unpack import unpacked
+from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import CarvedSegment, Segment, Store
 from rmqinspect.store.reader import open_file, running_broker
 from rmqinspect.system import uri
@@ -132,6 +134,7 @@ class SalvageJob(FilesJob):
         )
         self._asked, self._given, self._max_config = request, list(given), request.max_config
         self._notes: list[str] = list(request.notes)
+        self._timers: document.Timers | None = None  # what becomes of the timer's files
         self._ledger: str | None = None  # folder of a DLedger log, in the new store
         self._copies = ExitStack()  # of what the sources keep in RocksDB
 
@@ -194,13 +197,13 @@ class SalvageJob(FilesJob):
             queues = find(log, sources, lost, self._store)
             if marked:
                 end_with_bridge(log, sources)
-            rebuilt, proof = None, None
+            proof = None
             files: dict[int, str] = {}
-            if self._asked.dry_run:
-                list(self._choose_others())
-                break
-            self._check_space(log, sources)
             try:
+                if self._asked.dry_run:
+                    rebuilt = self._foresee(log, sources, plan, lost, queues)
+                    break
+                self._check_space(log, sources)
                 rebuilt, proof, files = self._write(log, sources, plan, release, lost, queues)
             except HoleTooLarge as error:
                 taken = take_all_out(composite, sources, [error.place])
@@ -346,7 +349,7 @@ class SalvageJob(FilesJob):
         self,
         log: LogPlan,
         sources: Sequence[Source],
-        plan: Any,
+        plan: Plan,
         release: str,
         lost: dict[tuple[str, int], list[int]],
         queues: LostQueues,
@@ -354,27 +357,66 @@ class SalvageJob(FilesJob):
         """Write all of the new store, and verify it."""
         self._write_log(log, sources)
         self._write_others()
+        moved = move_off_bridges(open_store([self._new.folder]), log.bridged)
+        self._timers = timers_of(self._whole_of(sources).store, log.bridged, moved)
         if self._ledger is not None and log.last_entry is not None:
             self._notes += mend_state(self._new, self._ledger, *log.last_entry)
         files = write_aside(self._new, log.lost, sources)
-        rebuilt, proof = self._derive(plan, release, lost, queues)
+        rebuilt, proof = self._derive(plan, release, lost, queues, self._whole_of(sources))
         return rebuilt, proof, files
+
+    def _foresee(
+        self,
+        log: LogPlan,
+        sources: Sequence[Source],
+        plan: Plan,
+        lost: dict[tuple[str, int], list[int]],
+        queues: LostQueues,
+    ) -> Rebuilt:
+        """Note what `_write` would bring and leave out, and return what it would write anew."""
+        whole = self._whole_of(sources)
+        for base, pieces in log.segments():
+            segment = self._unchanged(log, base, pieces, sources)
+            if segment is not None:
+                how = LINKED if self._may_link(log, segment) else COPIED
+                self._brought.append(Brought(f"{self._ledger or 'commitlog'}/{base:020d}", segment.size, how))
+                self._paths.append(segment.path)
+        self._plan_others()
+        self._timers = timers_of(whole.store, log.bridged)
+        for one in broken_files(whole.result, {one.file for one in self._brought}, log.bridged):
+            self._leave_out(one.names, one.why)
+            self._note_broken(one, whole)
+        offsets = {queue: np.array(some, np.int64) for queue, some in lost.items()}
+        records = planned_records(log, sources)
+        return count_derived(records, plan, lost=offsets, queues=queues, progress=self._advance)
+
+    def _whole_of(self, sources: Sequence[Source]) -> Source:
+        """Return the source whose files beside the log count."""
+        return next((one for one in sources if one.store.paths == self._store.paths), sources[0])
+
+    def _note_broken(self, broken: Broken, whole: Source) -> None:
+        """Note what it means that some files are left out."""
+        self._notes.append(broken.note)
+        if broken.names == TIMER and self._timers is not None:
+            self._timers = without_timers(self._timers, whole.store, broken.why)
 
     def _begin_again(self) -> None:
         """Take away what was written."""
-        with as_refusal(self._new.folder, "emptied"):
-            for folder in (self._new.folder, self._new.make_aside()):
-                shutil.rmtree(folder)
-            os.mkdir(self._new.folder)
+        if not self._asked.dry_run:
+            with as_refusal(self._new.folder, "emptied"):
+                for folder in (self._new.folder, self._new.make_aside()):
+                    shutil.rmtree(folder)
+                os.mkdir(self._new.folder)
         self._brought, self._paths, self._left_out = [], [], []
         self._notes = list(dict.fromkeys(self._notes))
 
     def _derive(
         self,
-        plan: Any,
+        plan: Plan,
         release: str,
         lost: dict[tuple[str, int], list[int]],
         queues: LostQueues,
+        whole: Source,
     ) -> tuple[Rebuilt, VerifyResult]:
         """Write the derived files, and verify all; what is brought and broken, or does not fit, goes out again."""
         offsets: dict[tuple[str, int], Ints] = {queue: np.array(some, np.int64) for queue, some in lost.items()}
@@ -393,7 +435,7 @@ class SalvageJob(FilesJob):
                 break
             for one in broken:
                 self._discard(one.names, one.why)
-                self._notes.append(one.note)
+                self._note_broken(one, whole)
             proof = self._prove(release)
         return rebuilt, proof
 
@@ -430,7 +472,7 @@ class SalvageJob(FilesJob):
         why: str,
         digests: list[document.Digest],
         aside: dict[int, str],
-        rebuilt: Rebuilt | None,
+        rebuilt: Rebuilt,
         proof: VerifyResult | None,
     ) -> document.SalvageReceipt:
         taken: dict[int, int] = defaultdict(int)
@@ -456,26 +498,23 @@ class SalvageJob(FilesJob):
             repaired=[*repairs(log, sources), *map(blank_row, log.blanks)],
             bridged=[document.Bridged(*one) for one in log.bridged],
             aside=[aside_row(one, sources, aside) for one in log.lost],
-            lost_offsets=list(self._lost_offsets(lost, rebuilt, log, sources)),
+            lost_offsets=list(self._lost_offsets(lost, rebuilt)),
+            timers=self._timers,
             brought=self._brought,
             left_out=self._left_out,
-            derived=None if rebuilt is None else derived(rebuilt),
-            notes=[*self._notes, *([] if rebuilt is None else rebuilt.notes)],
+            derived=derived(rebuilt),
+            notes=[*self._notes, *rebuilt.notes],
             verdict=None if proof is None else proof.verdict,
             next_start=None if start is None else verdict_line(start),
             run=as_object(describe_run()),
         )
 
-    def _lost_offsets(
-        self, lost: dict[tuple[str, int], list[int]], rebuilt: Rebuilt | None, log: LogPlan, sources: Sequence[Source]
-    ) -> Iterator[document.LostOffsets]:
+    def _lost_offsets(self, lost: dict[tuple[str, int], list[int]], rebuilt: Rebuilt) -> Iterator[document.LostOffsets]:
         """Yield the lost queue offsets of every queue that has some: what is known, and what has copies of a unit."""
         found = {queue: set(offsets) for queue, offsets in lost.items()}
-        for queue, written in ({} if rebuilt is None else rebuilt.queues).items():
+        for queue, written in rebuilt.queues.items():
             if written.copies and written.vacant is None:
                 listed = found.setdefault(queue, set())
                 listed.update(*(copied[:_MOST_LISTED] for copied in written.copied))
-        counted = kept_messages(log, sources)[0] if found and rebuilt is None else {}
         for queue, offsets in sorted(found.items()):
-            kept = counted.get(queue, 0) if rebuilt is None else kept_units(rebuilt, queue)
-            yield document.LostOffsets(*queue, kept, sorted(offsets))
+            yield document.LostOffsets(*queue, kept_units(rebuilt, queue), sorted(offsets))

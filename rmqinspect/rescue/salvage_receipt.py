@@ -84,6 +84,24 @@ class LostOffsets(Part, frozen=True):
     lost: Annotated[list[int], means("queue offsets that do not, as far as they are known")]
 
 
+class Timers(Part, frozen=True):
+    """What becomes of the timer wheel and its log."""
+
+    kept: Annotated[bool, means("whether they are in the new store")]
+    why: Annotated[str | None, means("why they are left out")]
+    lost: Annotated[int, means("units of the timer log whose message is lost: the timer passes over them")]
+    moved: Annotated[
+        int | None,
+        means("of these, those that were changed: they led to the first byte of a bridge; null with `--dry-run`"),
+    ]
+    again: Annotated[
+        int | None, means("messages that were delivered, and come again because they are left out; null where kept")
+    ]
+    again_pops: Annotated[
+        int | None, means("the same of the broker's own messages: what pop consumers had acknowledged; null where kept")
+    ]
+
+
 class SalvageReceipt(Head, frozen=True):
     """The whole receipt of a salvage."""
 
@@ -97,9 +115,13 @@ class SalvageReceipt(Head, frozen=True):
     bridged: Annotated[list[Bridged], means("where bridges stand")]
     aside: Annotated[list[Aside], means("what could not be saved")]
     lost_offsets: Annotated[list[LostOffsets], means("by queue; queues that have lost nothing are left out")]
-    brought: Annotated[list[Brought], means("files that were brought")]
+    timers: Annotated[Timers | None, means("timer wheel and timer log; null where the store has none")]
+    brought: Annotated[list[Brought], means("files that were brought; with `--dry-run` those that would be")]
     left_out: Annotated[list[LeftOut], means("files that were not, and why")]
-    derived: Annotated[Derived | None, means("what was written anew from the log; null with `--dry-run`")]
+    derived: Annotated[
+        Derived,
+        means("what was written anew from the log; with `--dry-run` what would be, without the index of entries"),
+    ]
     notes: Annotated[list[str], means("sentences")]
     verdict: Annotated[str | None, means("of `verify --level deep` of the new store; null with `--dry-run`")]
     next_start: Annotated[str | None, means("of `forecast` of it, for `broker_version`; null with `--dry-run`")]

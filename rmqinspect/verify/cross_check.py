@@ -52,7 +52,7 @@ from rmqinspect.verify.loss import DanglingJudge, MissingEntries, MissingUnits
 from rmqinspect.verify.pointers import Joined
 from rmqinspect.verify.queue_join import Shift, UnitResult, capped_shifts
 from rmqinspect.verify.queue_survey import QueueSurvey
-from rmqinspect.verify.salvaged import SalvagedUnits, batch_gap
+from rmqinspect.verify.salvaged import SalvagedUnits, batch_gap, bridges_of
 from rmqinspect.verify.split import SplitResult, joined_unindexed
 from rmqinspect.verify.whole_log import LogSummary, finding_at
 from rmqinspect.verify.wrong_records import Misnamed, Stamp, WrongTime, is_step, misnamed_records, without_followers
@@ -268,11 +268,11 @@ class CrossJudge:
         self.missing_units.settle(summary.restarts, sees_end=sees_end)
         self._kept.extend(self.missing_units.findings(sees_end=sees_end, deep=self._deep))
         log, dangling = self.dangling.finish(log, summary)
-        salvaged = SalvagedUnits(self._store)
+        salvaged, bridges = SalvagedUnits(self._store), bridges_of(log)
+        self._bridged = bool(bridges)
         for finding in dangling:
-            note = salvaged.nowhere(finding)
+            note = salvaged.nowhere(finding) or salvaged.timers(finding, bridges)
             self._kept.add(finding) if note is None else self._take_note(note)
-        self._bridged = any(finding.code == "CL-BRIDGED" for finding in log)
         notes, shifts = salvaged.copies(self._shifts.rows) if self._bridged else ([], self._shifts.rows)
         for note in notes:
             self._take_note(note)

@@ -1,34 +1,52 @@
-"""Queue units as salvage writes them for lost messages: no damage, but a note.
+"""Units as salvage writes or leaves them for lost messages: no damage, but a note.
 
-    a neighbour is left      a copy of its unit                                   CQ-SHIFT, info
-    no message is left       all lead over the end of a segment, to 2 bytes       CQ-DANGLING, info
-    in a batch queue         none; at its end a copy that holds other messages    BQ-COUNT, CQ-SHIFT, info
+    queue   a neighbour is left      a copy of its unit                                   CQ-SHIFT, info
+            no message is left       all lead over the end of a segment, to 2 bytes       CQ-DANGLING, info
+            in a batch queue         none; at its end a copy that holds other messages    BQ-COUNT, CQ-SHIFT, info
+    timer   anywhere                 it leads into a bridge, not to its first byte        TM-CHAIN, info
 
-So a queue keeps its offsets, and a pull neither ends there nor passes over what follows.
+So a queue keeps its offsets, and a pull neither ends there nor passes over what follows. What a timer reads inside of a
+bridge is no record: it tries three times, and goes on with the next unit of the slot. The first byte of a bridge it
+would take for a message.
+
+Source: TimerMessageStore#getMessageByCommitOffset, .TimerDequeueGetMessageService#run, MessageDecoder#decode; RocketMQ
+5.0.0 to 5.5.0. TimerMessageRocksDBStore#getMessageByCommitOffset; 5.4.0 to 5.5.0.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 
-from rmqinspect.codec.layout import dtype_of
+from rmqinspect.codec.arrays import Units
+from rmqinspect.codec.layout import dtype_of, place_of
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
+from rmqinspect.rocksdb.databases import timer_units_file
 from rmqinspect.schemas.consumequeue import NOWHERE_SIZE, BatchUnit
-from rmqinspect.store.model import QueueFile, Store
+from rmqinspect.schemas.message import RECORD_MAGICS, Message
+from rmqinspect.schemas.timer import UNIT_SIZE, TimerUnit
+from rmqinspect.store.model import QueueFile, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.queue_join import Shift
 
 _WINDOW = 1 << 20  # bytes of a queue file that are looked at together
+_MAGIC_AT: int = place_of(Message, "magic")
+_MAGIC_SIZE: int = Message.magic.sizeof()
+
+Bridge = tuple[int, int]
+"""Physical offsets [start, end) of bytes that salvage has bridged."""
 
 
 class SalvagedUnits:
     """The units of a store that salvage may have written."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._segment_size = store.segment_size
         self._files: dict[tuple[str, int], list[QueueFile]] = defaultdict(list)
         self._by_name: dict[str, QueueFile] = {}
@@ -145,6 +163,46 @@ class SalvagedUnits:
                 return False
         return True
 
+    def timers(self, finding: Finding, bridges: Sequence[Bridge]) -> Finding | None:
+        """Return a note, if a finding is about timer units that all lead into bridges; else None."""
+        units = self._timer_units(finding) if finding.code == "TM-CHAIN" and bridges else None
+        if units is None or not all(self._is_passed_over(int(place), bridges) for place in units["physical_offset"]):
+            return None
+        what = "the timer unit of a lost message: it leads into a bridge, and the broker passes over it"
+        if len(units) > 1:
+            what = f"{len(units)} timer units of lost messages: they lead into bridges, and the broker passes over them"
+        return replace(finding, message=what, severity="info", expected=None, found=None)
+
+    def _timer_units(self, finding: Finding) -> Units | None:
+        """Return the units that a finding is about; None where it is about something else, or they cannot be read."""
+        files = [file for file in self._store.of_kind("timer_log") if file.name == finding.file]
+        in_rocksdb = timer_units_file(self._store)
+        if in_rocksdb is not None and in_rocksdb.name == finding.file:
+            files.append(in_rocksdb)
+        size = finding.length or 0
+        if not files or finding.offset is None or finding.count * UNIT_SIZE != size:
+            return None
+        raw = _read(files[0], finding.offset, size)
+        return None if raw is None or len(raw) < size else np.frombuffer(raw, dtype_of(TimerUnit))
+
+    def _is_passed_over(self, place: int, bridges: Sequence[Bridge]) -> bool:
+        """Whether a timer that reads at a place finds no record there: it lies in a bridge, and none begins there."""
+        at = bisect_right(bridges, place, key=itemgetter(0)) - 1
+        segment = self._store.segment_at(place)
+        if at < 0 or place >= bridges[at][1] or segment is None:
+            return False
+        magic = _read(segment, place - segment.base + _MAGIC_AT, _MAGIC_SIZE)
+        return magic is not None and int.from_bytes(magic, "big", signed=True) not in RECORD_MAGICS
+
+
+def bridges_of(log: Iterable[Finding]) -> list[Bridge]:
+    """Return the bridges that the findings about a log name, ascending."""
+    return sorted(
+        (one.physical_offset, one.physical_offset + (one.length or 1))
+        for one in log
+        if one.code == "CL-BRIDGED" and one.physical_offset is not None
+    )
+
 
 def batch_gap(finding: Finding) -> Finding:
     """Return a note for a batch unit that begins behind the end of the one before: between them messages are lost.
@@ -179,7 +237,7 @@ def _goes_on(before: QueueFile, file: QueueFile) -> bool:
     return same and before.base + before.size == file.base
 
 
-def _read(file: QueueFile, at: int, size: int) -> bytes | None:
+def _read(file: StoreFile, at: int, size: int) -> bytes | None:
     try:
         with open_file(file) as reader:
             return reader.read(at, size)
