@@ -14,6 +14,7 @@ from rmqinspect.text import escape
 
 VERIFY = "rmqinspect verify {store}"
 DECODE = "rmqinspect decode {store}"
+DECODE_RANGE = "rmqinspect decode {store} --offset {start}..{end}"
 DECODE_TOPIC = "rmqinspect decode {store} -t {topic}"
 UNCONSUMED = "rmqinspect groups {store} --unconsumed {group}"
 USAGE = "rmqinspect usage {store}"

@@ -21,6 +21,7 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.terminal import Progress, Screen
 from rmqinspect.cli.verbs.salvage import SalvageArguments
+from rmqinspect.commands import DECODE_RANGE, fill_command
 from rmqinspect.errors import DamageFound
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, group_digits
@@ -53,7 +54,8 @@ def run(arguments: SalvageArguments) -> int:
     named = [(name, path) for name, path in named if path not in images]
     notes: list[str] = []
     given = open_sources(named, arguments.opening, notes.append) if named else []
-    given += _carved(images, arguments, given, notes)
+    unused: list[tuple[str, Store]] = []
+    given += _carved(images, arguments, given, notes, unused)
     names = list(dict.fromkeys(name for name, _ in given))
     if arguments.prefer is not None and arguments.prefer not in names:
         known = ", ".join(map(escape, names))
@@ -76,7 +78,7 @@ def run(arguments: SalvageArguments) -> int:
         new = made.enter_context(NewStore(arguments.output or None, evidence, dry_run=arguments.dry_run))
         log = sum(segment.size for _, store in given for segment in store.segments)
         with Progress(log * _READS, arguments.progress, quiet=arguments.quiet) as progress:
-            result = SalvageJob(given, request, new, progress, progress.remark).salvage()
+            result = SalvageJob(given, request, new, progress, progress.remark, unused).salvage()
         if arguments.redact is not None:
             result = replace(result, receipt=_redacted(result.receipt))
         # Named before it is told: a screen that nobody reads to its end is no reason to throw away what was made.
@@ -90,16 +92,23 @@ def run(arguments: SalvageArguments) -> int:
         if not result.holds:
             raise DamageFound(f"{shown(arguments.output)}: not made: {_why(result)}")
     if not arguments.quiet and not arguments.dry_run:
-        beside = [aside_path(target)] if result.receipt.aside else []
+        beside = [aside_path(target)] if result.receipt.aside or result.receipt.not_chosen else []
         places = (target, receipt_path(target), *beside)
         click.echo(f"made: {', '.join(map(shown, places))}", err=True)
     return ExitStatus.DONE if result.is_complete else ExitStatus.DAMAGE
 
 
 def _carved(
-    images: Sequence[str], arguments: SalvageArguments, given: "Sequence[tuple[str, Store]]", notes: list[str]
+    images: Sequence[str],
+    arguments: SalvageArguments,
+    given: "Sequence[tuple[str, Store]]",
+    notes: list[str],
+    unused: "list[tuple[str, Store]]",
 ) -> "list[tuple[str, Store]]":
-    """Return what the images hold as sources; what is left out of them, or ambiguous, is added to the notes."""
+    """Return what the images hold as sources.
+
+    What is left out of them, or ambiguous, is added to the notes; the last logs of other brokers are added to `unused`.
+    """
     if not images:
         return []
     from rmqinspect.errors import NotAStore
@@ -123,6 +132,7 @@ def _carved(
                 note=notes.append,
                 on_unreadable=notes.append,
                 progress=progress,
+                leave_out=lambda name, store: unused.append((name, store)),
             )
         except NotAStore as error:
             if not given:
@@ -170,6 +180,14 @@ def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
     yield from _SCREEN.several("aside", [*map(_aside_words, receipt.aside[:LISTED]), *more(receipt.aside)])
     lost = [f"{_queue(one)} {_offsets(one.lost)}; {count(one.kept, 'message')} kept" for one in receipt.lost_offsets]
     yield from _SCREEN.several("lost", [*lost[:LISTED], *more(lost)])
+    for one in receipt.not_chosen:
+        topics = ", ".join(f"{escape(topic)} {group_digits(number)}" for topic, number in one.topics.items())
+        yield from _SCREEN.rows(
+            "not chosen",
+            f"{count(one.records, 'sound record')} that only {escape(one.source)} has, at {group_digits(one.start)} to "
+            f"{group_digits(one.end)}: {topics}; not in the new store, with their bodies in {shown(target)}.aside",
+        )
+        yield from _SCREEN.command("list them", fill_command(DECODE_RANGE, [one.path], start=one.start, end=one.end))
     yield from _SCREEN.rows("timers", _timer_words(receipt.timers) if receipt.timers else "")
     yield from _SCREEN.rows("left out", some([f"{escape(one.file)} ({one.why})" for one in receipt.left_out]))
     yield from _SCREEN.several("note", [*receipt.notes[:LISTED], *more(receipt.notes)])

@@ -1,11 +1,13 @@
 """What could not be saved, beside the new store: rows with all that can be read, and the bytes.
 
-NEW.aside/messages.parquet          a row for each place: what its head says, as far as it can be read
+NEW.aside/messages.parquet          a row for each place: what its head says, as far as it can be read;
+                                    and each sound record that only a source has which was not chosen
 NEW.aside/00000000000000097187.bin  the bytes of the log from that physical offset on
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pyarrow.parquet as pq
 from rmqinspect.codec.layout import ParsedFields
 from rmqinspect.rescue.log_plan import Lost
 from rmqinspect.rescue.new_store import NewStore
+from rmqinspect.rescue.not_chosen import OnlyThere
 from rmqinspect.rescue.ranges import write_at
 from rmqinspect.rescue.sources import Source, read_log
 from rmqinspect.system.output_file import as_refusal
@@ -43,12 +46,17 @@ SCHEMA = pa.schema(
 _NUMBERS = ("sys_flag", "flag", "reconsume_times", "prepared_transaction_offset")
 
 
-def write_aside(new: NewStore, lost: Sequence[Lost], sources: Sequence[Source]) -> dict[int, str]:
+def write_aside(
+    new: NewStore, lost: Sequence[Lost], sources: Sequence[Source], others: Iterator[OnlyThere]
+) -> dict[int, str]:
     """Write what is lost beside the new store; return the names of the files with bytes, by physical offset.
+
+    `others`: sound records of sources that were not chosen; they are taken one by one.
 
     :raises Refused: it cannot be written.
     """
-    if not lost:
+    first = next(others, None)
+    if not lost and first is None:
         return {}
     folder, files = new.make_aside(), {}
     rows: list[dict[str, Any]] = []
@@ -63,9 +71,25 @@ def write_aside(new: NewStore, lost: Sequence[Lost], sources: Sequence[Source]) 
             files[one.start] = name
         rows.append(_row(one, None if source is None else source.name, name))
     path = os.path.join(folder, "messages.parquet")
-    with as_refusal(path), open(path, "xb") as out:
-        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), out)
+    with as_refusal(path), open(path, "xb") as out, pq.ParquetWriter(out, SCHEMA) as table:
+        table.write_table(pa.Table.from_pylist(rows, SCHEMA))
+        for some in _batched([] if first is None else chain([first], others)):
+            table.write_table(pa.Table.from_pylist([_row(one, name, None) for name, one in some], SCHEMA))
     return files
+
+
+def _batched(rows: Iterable[OnlyThere]) -> Iterator[list[OnlyThere]]:
+    """Yield rows in lists whose records take a bounded number of bytes."""
+    some: list[OnlyThere] = []
+    size = 0
+    for row in rows:
+        some.append(row)
+        size += row[1].end - row[1].start
+        if size >= _STEP:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _write_bytes(path: str, source: Source, start: int, end: int) -> None:

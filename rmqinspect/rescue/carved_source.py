@@ -39,11 +39,13 @@ def carve_sources(
     note: Callable[[str], None],
     on_unreadable: Callable[[str], None],
     progress: Callable[[int], None] | None = None,
+    leave_out: Callable[[str, Store], None] = lambda name, store: None,
 ) -> list[tuple[str, Store]]:
     """Return the log in images as (name, store): one, and what the clock does not tell from it as a second one.
 
     `size`: bytes of a segment, where it is known. `prefer`: the log's name, where the images hold several.
     `settings`: those of a broker.conf. `name_hosts`: whether logs are called by the hosts that stored them, or `log-1`.
+    `leave_out` is called with the last log of each other broker.
 
     :raises NotAStore: no record is in them.
     :raises Refused: they hold logs of several brokers, and `prefer` names none of them; it is a DLedger log; or the
@@ -64,7 +66,11 @@ def carve_sources(
         for number, file in enumerate(images.files):
             if number not in used:
                 note(f"not used: {file.name}: no whole record in it that the other images lack")
-        return [(log.name, _as_store(log, images, store, size, note)) for log in chosen]
+        found = [(log.name, _as_store(log, images, store, size, note)) for log in chosen]
+        for log in assembly.last_lives():
+            if log not in chosen:
+                leave_out(log.name, _as_store(log, images, store, found[0][1].segment_size, note))
+        return found
 
 
 def readable_images(paths: Sequence[str], note: Callable[[str], None], *, alone: bool) -> list[str]:

@@ -40,6 +40,7 @@ from rmqinspect.rescue.ledger_state import ledger_of, mend_state
 from rmqinspect.rescue.log_plan import Kept, LogPlan, Planner
 from rmqinspect.rescue.lost_queues import end_with_bridge, find_lost_beginnings, find_lost_queues, planned_records
 from rmqinspect.rescue.new_store import COPIED, LINKED, NewStore
+from rmqinspect.rescue.not_chosen import NotChosenCount, OnlyThere, only_in_others
 from rmqinspect.rescue.other_files import FilesJob
 from rmqinspect.rescue.queue_files import HoleTooLarge, LostQueues
 from rmqinspect.rescue.ranges import copy_range, write_at
@@ -100,7 +101,8 @@ class Salvaged:
     def is_complete(self) -> bool:
         """Whether nothing was lost or left aside, and every repair is exact."""
         receipt = self.receipt
-        return not receipt.aside and not receipt.lost_offsets and all(row.exact for row in receipt.repaired)
+        lost = receipt.aside or receipt.lost_offsets or receipt.not_chosen
+        return not lost and all(row.exact for row in receipt.repaired)
 
 
 class SalvageJob(FilesJob):
@@ -113,8 +115,10 @@ class SalvageJob(FilesJob):
         new: NewStore,
         advance: Callable[[int], None],
         note: Callable[[str], None],
+        unused: Sequence[tuple[str, Store]] = (),
     ) -> None:
-        """Take the sources by name, and a place that was claimed and is entered."""
+        """Take the sources by name, and a place that was claimed and is entered; `unused` sources do not count."""
+        given = sorted(given, key=lambda one: one[0] != request.prefer)
         whole = next((store for _, store in given if store.given == "store"), given[0][1])
         super().__init__(
             whole,
@@ -133,6 +137,8 @@ class SalvageJob(FilesJob):
             note,
         )
         self._asked, self._given, self._max_config = request, list(given), request.max_config
+        self._unused = list(unused)  # of which nothing is taken
+        self._not_chosen: list[document.NotChosen] = []
         self._notes: list[str] = list(request.notes)
         self._timers: document.Timers | None = None  # what becomes of the timer's files
         self._ledger: str | None = None  # folder of a DLedger log, in the new store
@@ -155,9 +161,11 @@ class SalvageJob(FilesJob):
             refuse_unread_databases(store)
         self._ledger = ledger_of([store for _, store in self._given])
         watches = [Watch(store) for store in self._distinct()]
-        self._given = sorted(self._given, key=lambda one: one[0] != self._asked.prefer)
-        size, self._given, said = choose_segment_size(self._given)
+        size, used, said = choose_segment_size(self._given)
+        self._unused += (one for one in self._given if one not in used)
+        self._given = used
         self._notes += said
+        self._notes += self._whose_files()
         self._store = replace(self._store, segment_size=size)
         sources = self._judge(size)
         release, why = self._choose_release()
@@ -288,7 +296,9 @@ class SalvageJob(FilesJob):
         # Of what goes aside the bytes, and rows that hold its bodies once more.
         aside = 2 * sum({one.start: one.end - one.start for one in log.lost if one.source is not None}.values())
         bridges = sum(-(-(one.end - one.start) // LARGEST) for one in log.bridged) * _BRIDGE_ON_DISK
-        self._new.check_room(max(0, written) + bridges + aside + self._room_of_others() + log.size)
+        others = sum(max(0, one.end - (one.taken_until or one.end)) for one in sources)
+        others += sum(segment.size for _, store in self._unused for segment in store.segments)
+        self._new.check_room(max(0, written) + bridges + aside + others + self._room_of_others() + log.size)
 
     def _may_link(self, log: LogPlan, segment: Segment) -> bool:
         return self._asked.link and segment.base + log.size < log.end
@@ -361,7 +371,7 @@ class SalvageJob(FilesJob):
         self._timers = timers_of(self._whole_of(sources).store, log.bridged, moved)
         if self._ledger is not None and log.last_entry is not None:
             self._notes += mend_state(self._new, self._ledger, *log.last_entry)
-        files = write_aside(self._new, log.lost, sources)
+        files = write_aside(self._new, log.lost, sources, self._only_in_others(log, sources))
         rebuilt, proof = self._derive(plan, release, lost, queues, self._whole_of(sources))
         return rebuilt, proof, files
 
@@ -382,6 +392,8 @@ class SalvageJob(FilesJob):
                 self._brought.append(Brought(f"{self._ledger or 'commitlog'}/{base:020d}", segment.size, how))
                 self._paths.append(segment.path)
         self._plan_others()
+        for _ in self._only_in_others(log, sources):
+            pass
         self._timers = timers_of(whole.store, log.bridged)
         for one in broken_files(whole.result, {one.file for one in self._brought}, log.bridged):
             self._leave_out(one.names, one.why)
@@ -389,6 +401,22 @@ class SalvageJob(FilesJob):
         offsets = {queue: np.array(some, np.int64) for queue, some in lost.items()}
         records = planned_records(log, sources)
         return count_derived(records, plan, lost=offsets, queues=queues, progress=self._advance)
+
+    def _only_in_others(self, log: LogPlan, sources: Sequence[Source]) -> Iterator[OnlyThere]:
+        """Yield the sound records that only a source has which does not count there; when done, they are counted."""
+        counted = NotChosenCount()
+        for one in only_in_others(log, sources, self._unused):
+            counted.take(*one)
+            yield one
+        paths = {name: store.paths[0] for name, store in (*self._given, *self._unused)}
+        self._not_chosen = counted.rows(paths)
+
+    def _whose_files(self) -> Iterator[str]:
+        """Yield whose configuration and other files count, where several sources have some."""
+        stores = [name for name, store in self._given if store.given == "store" and store.config_files]
+        if len(stores) > 1:
+            name = next(name for name, store in self._given if store.paths == self._store.paths)
+            yield f"configuration, timer and all else beside the log are those of {name}"
 
     def _whole_of(self, sources: Sequence[Source]) -> Source:
         """Return the source whose files beside the log count."""
@@ -498,6 +526,7 @@ class SalvageJob(FilesJob):
             repaired=[*repairs(log, sources), *map(blank_row, log.blanks)],
             bridged=[document.Bridged(*one) for one in log.bridged],
             aside=[aside_row(one, sources, aside) for one in log.lost],
+            not_chosen=self._not_chosen,
             lost_offsets=list(self._lost_offsets(lost, rebuilt)),
             timers=self._timers,
             brought=self._brought,

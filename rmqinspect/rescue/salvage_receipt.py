@@ -75,6 +75,17 @@ class Aside(Part, frozen=True):
     queue_offset: Annotated[int | None, means("its queue offset")]
 
 
+class NotChosen(Part, frozen=True):
+    """Sound records that are not in the new store, because only a source has them that does not count there."""
+
+    source: Annotated[str, means("name of the source")]
+    path: Annotated[str, means("its path")]
+    start: Annotated[int, means("physical offset of the first of them")]
+    end: Annotated[int, means("physical offset behind the last one")]
+    records: Annotated[int, means("how many: all of them lie in NEW.aside")]
+    topics: Annotated[dict[str, int], means("how many, by topic")]
+
+
 class LostOffsets(Part, frozen=True):
     """Queue offsets whose messages are lost."""
 
@@ -114,6 +125,7 @@ class SalvageReceipt(Head, frozen=True):
     repaired: Annotated[list[Repair], means("fields that were repaired")]
     bridged: Annotated[list[Bridged], means("where bridges stand")]
     aside: Annotated[list[Aside], means("what could not be saved")]
+    not_chosen: Annotated[list[NotChosen], means("sound records that only a source has which was not chosen")]
     lost_offsets: Annotated[list[LostOffsets], means("by queue; queues that have lost nothing are left out")]
     timers: Annotated[Timers | None, means("timer wheel and timer log; null where the store has none")]
     brought: Annotated[list[Brought], means("files that were brought; with `--dry-run` those that would be")]
