@@ -11,21 +11,17 @@ on how it was split.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
 
 from rmqinspect.commitlog.find_record import LenientReader
-from rmqinspect.store.model import Segment, Store
+from rmqinspect.store.model import Segment
 
 # Inside damage, zeros are a gap of their own from one disk sector on.
 ZERO_RUN = 512
 _ZERO_RUN = bytes(ZERO_RUN)
 _ZEROS = re.compile(b"\0*")
-
-# More missing files than this between two neighbours are reported as one range.
-_MOST_MISSING = 1000
 
 
 class Gap(NamedTuple):
@@ -33,13 +29,16 @@ class Gap(NamedTuple):
 
     start: int
     end: int
-    kind: str  # filler, zeros, unknown, missing
+    kind: str  # filler, zeros, unknown, missing (no file has these bytes: `missing_in`)
     reason: str | None  # a key of REASONS; None where nothing is wrong
 
 
 BRIDGED = "bridged"
 """The reason of a filler that a salvage wrote: a record of type rollback with a mark, which no reader takes for a
 message. Nothing is known of the queue offsets that were there."""
+
+SHORT = "short_file"
+"""The reason of bytes that no file has because one ends before its place in the log does."""
 
 REASONS = {
     "magic": "neither a record, nor a blank record, nor zeros begin here",
@@ -52,28 +51,8 @@ REASONS = {
     "blank_size": "a blank record whose size is not the number of bytes left",
     "unreadable": "the system could not read these bytes",
     BRIDGED: "a bridge: a salvage wrote it in the place of what could not be saved",
+    SHORT: "the file ends before its place in the log does",
 }
-
-
-def holes_in(store: Store) -> list[Gap]:
-    """Return the holes between a store's segments; none where loose ones were given, which lack their neighbours."""
-    return list(find_holes(store.segments, store.segment_size)) if store.neighbours else []
-
-
-def find_holes(segments: Sequence[Segment], segment_size: int | None) -> Iterator[Gap]:
-    """Yield the ranges between neighbouring segments that no file covers.
-
-    One range per missing file; a wide hole (a wrong name, most likely) is one range.
-    """
-    for before, after in pairwise(segments):
-        start = before.base + (segment_size or before.size)
-        if segment_size and start + _MOST_MISSING * segment_size < after.base:
-            yield Gap(start, after.base, "missing", None)
-            continue
-        while start < after.base:
-            end = min(after.base, start + segment_size) if segment_size else after.base
-            yield Gap(start, end, "missing", None)
-            start = end
 
 
 def describe_gap(reader: LenientReader, start: int, end: int, reason: str | None) -> Iterator[Gap]:

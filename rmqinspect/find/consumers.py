@@ -38,7 +38,8 @@ from itertools import groupby
 
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.groups import PopCount, is_own_topic, is_system_group, kind_of, own_name, owner_of
-from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.codec.arrays import merge
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.config.json_files import (
     OFFSET_FILES,
@@ -362,8 +363,8 @@ def _add_not_here(lines: Iterable[GroupTopic], store: Store, request: Request) -
     """Add how many messages of the lag have no segment: of a whole log nothing but the ends of queues is looked at."""
     if store.given != "store" or store.hides_log:
         return
-    holes = [(hole.start, hole.end) for hole in holes_in(store)]
-    missing = [*holes, (max((segment.end for segment in store.segments), default=0), _NO_END)]
+    behind = max((segment.end for segment in store.segments), default=0), _NO_END
+    missing = merge([*((gap.start, gap.end) for gap in missing_in(store)), behind])
     for line in lines:
         for position in line.positions:
             queue, first = position.queue, position.next_offset

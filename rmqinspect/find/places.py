@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.gone import changed_by_a_broker, was_cleaned
 from rmqinspect.codec.message_id import host_text
-from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.record_reader import RecordReader, Spot
 from rmqinspect.commitlog.tail import LogEnd, find_log_end
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
@@ -159,11 +159,12 @@ def lies_at(evidence: Evidence, place: int) -> Found:
 
 def _in_no_segment(store: Store, place: int) -> str:
     """Say why no segment has a place within the log: one is missing, or the one before it is cut off."""
-    hole = next((gap for gap in holes_in(store) if gap.start <= place < gap.end), None)
-    if hole is not None:
-        return f"in a segment that is missing: {_range(hole.start, hole.end)}"
+    gap = next((one for one in missing_in(store) if one.start <= place < one.end), None)
+    if gap is not None and gap.reason is None:
+        return f"in a segment that is missing: {_range(gap.start, gap.end)}"
     cut = max((one for one in store.segments if one.base <= place), key=lambda one: one.base)
-    return f"in the part of {cut.name} that is cut off, behind {group_digits(cut.end)}"
+    what = "" if gap is None else f": {_range(gap.start, gap.end)} is missing"
+    return f"in the part of {cut.name} that is cut off, behind {group_digits(cut.end)}{what}"
 
 
 def _in_spot(spot: Spot, where: str, place: int, *, proven: bool) -> Found:

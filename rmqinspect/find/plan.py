@@ -40,7 +40,8 @@ from rmqinspect.codec.arrays import Span, intersect, merge, uncovered
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import Gap, ScanState, Split, holes_in
+from rmqinspect.commitlog.gaps import Gap, ScanState, Split
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.record_reader import RecordReader, find_segment
 from rmqinspect.commitlog.scan import RecordRun, scan_split, walk_to
 from rmqinspect.config.json_files import read_config
@@ -54,7 +55,7 @@ from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
 from rmqinspect.tables.log import messages_in
 from rmqinspect.tables.messages import SCHEMA
-from rmqinspect.tables.read_log import lost_gaps, report_holes
+from rmqinspect.tables.read_log import lost_gaps, report_missing
 from rmqinspect.tables.sources import range_to_read
 from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_offset, describe_size, group_digits
@@ -270,9 +271,9 @@ def planned_rows(
 
     :raises Unreadable: a file cannot be read, and there is no `request.on_unreadable`.
     """
-    holes = holes_in(store)
-    for span in spans if holes else ():
-        report_holes(holes, replace(request, offsets=span))
+    missing = missing_in(store)
+    for span in spans if missing else ():
+        report_missing(missing, replace(request, offsets=span))
     joined = merge(spans, NEAR)
     with nullcontext(log) if log is not None else RecordReader(store) as log:
         doors = _Doors(store, log)

@@ -51,6 +51,7 @@ import numpy as np
 
 from rmqinspect.broker.version_estimate import RELEASES, estimate_store
 from rmqinspect.codec.arrays import Ints, Span, intersect, merge
+from rmqinspect.commitlog.missing import log_range
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.tail import Sample, find_log_end
 from rmqinspect.consumequeue.bounds import queue_end
@@ -77,9 +78,8 @@ class Way:
 
 
 def whole_log(store: Store) -> Span:
-    """Return the span from the first byte of the log to its last; (0, 0) without segments."""
-    ends = [segment.end for segment in store.segments]
-    return store.log_start, max(ends, default=0)
+    """Return the span from the first byte of the log to its last, with what no file has; (0, 0) without segments."""
+    return log_range(store)
 
 
 def place_span(store: Store, place: int) -> Span:

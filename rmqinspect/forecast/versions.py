@@ -27,7 +27,7 @@ from rmqinspect.broker.eras import Era, rules_of_start
 from rmqinspect.broker.pull import following_offset
 from rmqinspect.broker.version_estimate import RELEASES, estimate
 from rmqinspect.broker.version_evidence import OtherWriter, gather, names_in, other_writer
-from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.config.json_files import ConsumerOffset
 from rmqinspect.forecast.evidence import Announce, Evidence
 from rmqinspect.forecast.fed_scan import FedScan
@@ -292,7 +292,7 @@ class Teller:
         _note_units(outcome)
         if self._counts or not cuts:
             _note_gone(outcome)
-        outcome.holes = [(hole.start, hole.end) for hole in holes_in(self._evidence.store)]
+        outcome.holes = [(hole.start, hole.end) for hole in missing_in(self._evidence.store)]
         outcome.lost_queues = self._evidence.lost_queues(outcome)
         _note_lost_queues(outcome)
         outcome.proofs = list(_proofs(outcome, self._evidence, cuts_records=cuts))

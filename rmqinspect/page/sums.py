@@ -16,7 +16,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Bools, Ints, merge
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.document import Part
@@ -101,7 +101,7 @@ def lost_ranges(store: Store, accounts: Iterable[ByteAccount]) -> list[tuple[int
     known = list(accounts)
     end = max((account.end for account in known if account.end is not None), default=0)
     gaps = [gap for account in known for gap in account.merged_gaps()]
-    return merge((gap.start, gap.end) for gap in (*holes_in(store), *lost_gaps(gaps, end)))
+    return merge((gap.start, gap.end) for gap in (*missing_in(store), *lost_gaps(gaps, end)))
 
 
 # --- the time line ----------------------------------------------------------------------------------------

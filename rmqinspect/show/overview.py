@@ -16,7 +16,8 @@ from rmqinspect.broker.gone import TIMERCHECK, gone_config, how_gone
 from rmqinspect.broker.version_estimate import VersionEstimate, estimate
 from rmqinspect.broker.version_evidence import gather
 from rmqinspect.codec.layout import parse
-from rmqinspect.commitlog.gaps import Gap, holes_in
+from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.tail import LogEnd, find_log_end, holds_data, sample_edges
 from rmqinspect.config.json_files import read_checkpoint, read_consumer_offsets, too_large
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
@@ -287,7 +288,7 @@ def _log_facts(store: Store, end: LogEnd, unread: list[str]) -> LogFacts:
         first_base=segments[0].base if segments else 0,
         last_base=segments[-1].base if segments else 0,
         lacks_before=store.given == "store" and store.log_start > 0,
-        holes=tuple(holes_in(store)),
+        holes=tuple(missing_in(store)),
         duplicates=tuple(f"{one.name} and {after.name}" for one, after in pairwise(segments) if one.base == after.base),
         odd_lengths=tuple((s.name, s.size) for s in segments if not s.size or (size is not None and s.size != size)),
         empty=tuple(empty),

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.gaps import Gap, holes_in
+from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.missing import absent_in, missing_in
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.damage.named_record import named_record
 from rmqinspect.store.model import Segment, Store
@@ -25,7 +26,7 @@ from rmqinspect.tables.read_log import (
     add_account,
     folds_of,
     readings,
-    report_holes,
+    report_missing,
     splits_in,
 )
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, batches_of, column
@@ -38,7 +39,7 @@ GAPS = pa.schema(
         column(
             "kind",
             pa.string(),
-            "filler (blank record and what it covers), zeros, unknown, missing (no file)",
+            "filler (blank record and what it covers), zeros, unknown, missing (no file has them)",
             filled=True,
         ),
         column("reason", pa.string(), "why the chain of records broke here; null where nothing is wrong"),
@@ -66,14 +67,14 @@ SEGMENTS = pa.schema(
 
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `messages` in log order, whatever the number of threads."""
-    report_holes(holes_in(store), request)
+    report_missing(missing_in(store), request)
     yield from messages_in(store.segments, request)
 
 
 def messages_in(
     segments: Sequence[Segment], request: Request, take: Callable[[ByteAccount], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `messages` from some segments; holes between them are not reported.
+    """Yield the rows of `messages` from some segments; what no file has is not reported.
 
     `take` gets the byte account of each split.
     """
@@ -116,8 +117,8 @@ def _size_of(item: Item[pa.RecordBatch]) -> int:
 
 
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield the table `gaps`, in log order, missing segments included."""
-    report_holes(holes_in(store), replace(request, offsets=None))  # all of them are rows
+    """Yield the table `gaps`, in log order, with what no file has."""
+    report_missing(missing_in(store), replace(request, offsets=None))  # all of them are rows
     yield from gap_batches(gaps_in(store, _accounts(store.segments, request)))
 
 
@@ -134,15 +135,15 @@ def end_of_log(accounts: Mapping[str, ByteAccount]) -> int:
 
 def gaps_in(store: Store, accounts: Mapping[str, ByteAccount]) -> list[Gap]:
     """Return the gaps in log order; `accounts` has the segments that were read, by path."""
-    holes = holes_in(store)
+    missing = missing_in(store)
     gaps: list[Gap] = []
     for segment in store.segments:
-        before = [gap for gap in holes if gap.start < segment.base]
-        holes = holes[len(before) :]
+        before = [gap for gap in missing if gap.start < segment.base]
+        missing = missing[len(before) :]
         gaps += before
         if segment.path in accounts:
             gaps += accounts[segment.path].merged_gaps()
-    return gaps
+    return gaps + missing
 
 
 def gap_batches(gaps: Sequence[Gap], witnesses: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
@@ -153,7 +154,9 @@ def gap_batches(gaps: Sequence[Gap], witnesses: Sequence[int] | None = None) -> 
 
 def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`."""
-    yield from segment_batches(store, _accounts(store.segments, replace(request, offsets=None)))
+    whole = replace(request, offsets=None)
+    report_missing(missing_in(store), whole)
+    yield from segment_batches(store, _accounts(store.segments, whole))
 
 
 def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterator[pa.RecordBatch]:
@@ -161,7 +164,7 @@ def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterat
     zero = dict.fromkeys(("file_size", "records", "record_bytes", "filler_bytes", "zero_bytes", "unknown_bytes"), 0)
     rows: list[dict[str, Any]] = [
         {"base": gap.start, "path": f"{gap.start:020}", **zero, "end": gap.start, "state": "missing"}
-        for gap in holes_in(store)
+        for gap in absent_in(store)
     ]
     last_base = max((account.segment.base for account in accounts.values() if account.records), default=-1)
     for segment in store.segments:

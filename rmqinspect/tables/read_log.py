@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
-from rmqinspect.commitlog.gaps import Borders, Gap, ScanState, Split, holes_in, plan_splits
+from rmqinspect.commitlog.gaps import Borders, Gap, ScanState, Split, plan_splits
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment, Store
@@ -246,8 +247,8 @@ def readings(
     """Yield splits of `splits_in`, in their order; take the rows of each before the next one.
 
     Threads do the work that `new` makes for each split, until items of a size of `room` wait; without a `size_of`
-    results for each thread. Ranges that lost their records are told through the request, but for holes between
-    segments. Splits that lie `apart` are read each on its own: their borders are guessed, no lost range is told.
+    results for each thread. Ranges that lost their records are told through the request, but for those that no
+    file has. Splits that lie `apart` are read each on its own: their borders are guessed, no lost range is told.
 
     :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
     """
@@ -280,7 +281,7 @@ def fold_log(store: Store, request: Request, new: Callable[[], Fold]) -> Fold:
     :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
     """
     whole = new()
-    report_holes(holes_in(store), request)
+    report_missing(missing_in(store), request)
     for fold, _ in folds_of(splits_in(store.segments, request), request, new):
         whole.join(fold)
     return whole
@@ -313,12 +314,12 @@ def splits_in(segments: Sequence[Segment], request: Request, *, whole: bool = Fa
     return [replace(one, entry=request.entry) if known else one for one, known in zip(inside, begins, strict=True)]
 
 
-def report_holes(holes: Iterable[Gap], request: Request) -> None:
-    """Report the holes that reach into the range of offsets asked for."""
+def report_missing(gaps: Iterable[Gap], request: Request) -> None:
+    """Report what no file has, of some gaps those that reach into the range of offsets asked for."""
     first, last = request.offsets or (0, 1 << 63)
-    for hole in holes:
-        if request.on_gap is not None and hole.start < last and first < hole.end:
-            request.on_gap(hole.kind, hole.start, hole.end)
+    for gap in gaps:
+        if request.on_gap is not None and gap.start < last and first < gap.end:
+            request.on_gap(gap.kind, gap.start, gap.end)
 
 
 class _LostRanges:

@@ -36,7 +36,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from rmqinspect.commitlog.gaps import Gap, find_holes
+from rmqinspect.commitlog.gaps import Gap
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.scan import walk_to
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
@@ -47,11 +48,11 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import MAX_CONFIG_SIZE, QueueFile, Segment, Store, StoreFile
 from rmqinspect.system.uri import abspath, basename
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.log import GAPS, messages_in, segment_gap_rows
+from rmqinspect.tables.log import gap_batches, messages_in, segment_gap_rows
 from rmqinspect.tables.pointers import read_entries, units_in
-from rmqinspect.tables.read_log import report_holes
+from rmqinspect.tables.read_log import report_missing
 from rmqinspect.tables.sources import databases_of, unpacking_for, unread_places
-from rmqinspect.tables.table import Request, batch_of
+from rmqinspect.tables.table import Request
 from rmqinspect.text import name_text
 
 # Each split walks from the start of its segment: smaller ones cost more in walks than they gain in parallelism.
@@ -103,8 +104,7 @@ class TableSplit:
     files: tuple[StoreFile, ...] = ()
     start: int = 0  # positions [start, end) in a segment
     end: int = 0
-    before: Segment | None = None  # the segment before: a hole between the two belongs to this split
-    segment_size: int | None = None
+    missing: tuple[Gap, ...] = ()  # what no file has, before the split's segment; behind the last one, too
     geometry: Geometry | None = None  # of an index file; inferred with the help of the store's other index files
 
     @property
@@ -116,14 +116,9 @@ class TableSplit:
 
     @property
     def size(self) -> int:
-        """Bytes to read, holes included; 0 if unknown."""
+        """Bytes to read, holes of files included; 0 if unknown."""
         cut = isinstance(next(iter(self.files), None), Segment)
         return self.end - self.start if cut else sum(file.size for file in self.files)
-
-    def holes(self) -> Iterator[Gap]:
-        """Yield the hole before the split's segment, for its first split only."""
-        if self.before is not None and self.start == 0:
-            yield from find_holes((self.before, self.segment), self.segment_size)
 
 
 def split_table(
@@ -198,17 +193,14 @@ def default_split_size(sizes: Sequence[int], workers: int) -> int:
 
 
 def _by_range(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
-    before = None
-    for segment in store.segments:
-        whole = replace(
-            one,
-            files=(segment,),
-            before=before if store.neighbours else None,
-            segment_size=store.segment_size,
-        )
+    missing = missing_in(store)
+    for number, segment in enumerate(store.segments, 1):
+        is_last = number == len(store.segments)
+        own = [gap for gap in missing if is_last or gap.start < segment.base]
+        missing = missing[len(own) :]
         for start in range(0, max(segment.size, 1), split_size):
-            yield replace(whole, start=start, end=min(start + split_size, segment.size))
-        before = segment
+            split = replace(one, files=(segment,), start=start, end=min(start + split_size, segment.size))
+            yield replace(split, missing=tuple(own) if start == 0 else ())
 
 
 def _by_queue_files(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
@@ -239,12 +231,12 @@ def _by_index_file(one: TableSplit, store: Store, _split_size: int) -> Iterator[
 
 
 def _clip(split: TableSplit, start: int, end: int) -> TableSplit | None:
-    """Return the split clipped to physical offsets [start, end), None outside; it may be just the hole before it."""
+    """Return the split clipped to physical offsets [start, end), None outside; it may be just what is missing."""
     base = split.segment.base
     first, behind = max(split.start, start - base), min(split.end, end - base)
     if first < behind:
         return replace(split, start=first, end=behind)
-    touched = any(hole.start < end and start < hole.end for hole in split.holes())
+    touched = any(gap.start < end and start < gap.end for gap in split.missing)
     return replace(split, start=0, end=0) if touched else None
 
 
@@ -266,7 +258,7 @@ def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBat
     segment = split.segment
     base = segment.base
     lowest, beyond = request.offsets or (base, segment.end)
-    report_holes(split.holes(), request)
+    report_missing(split.missing, request)
     # Without splits the scan starts at the first offset asked for, so later splits walk from there as well.
     origin = max(0, lowest - segment.lead - base)
     start, end = max(split.start, origin), min(split.end, beyond - base)
@@ -277,11 +269,12 @@ def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBat
 
 
 def _read_gaps(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
-    holes = list(split.holes())
-    report_holes(holes, replace(request, offsets=None))  # all of them are rows
-    if holes:
-        yield batch_of(GAPS, [(*hole, None) for hole in holes])
+    report_missing(split.missing, replace(request, offsets=None))  # all of them are rows
+    before = [gap for gap in split.missing if gap.start < split.segment.base]
+    behind = [gap for gap in split.missing if gap not in before]
+    yield from gap_batches(before)
     yield from segment_gap_rows(split.segment, request)
+    yield from gap_batches(behind)
 
 
 class _Cut(NamedTuple):

@@ -22,7 +22,7 @@ from rmqinspect.broker.eras import (
     severity_of,
 )
 from rmqinspect.codec.layout import Container, parse, place_of
-from rmqinspect.commitlog.gaps import holes_in
+from rmqinspect.commitlog.missing import absent_in
 from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import reread_index_file
@@ -78,7 +78,7 @@ _FOLDERS = ("config", "consumequeue", "index")
 def check_files(store: Store) -> Iterator[Finding]:
     """Yield the findings about names, sizes and the lock of the store."""
     yield from _check_sizes(store)
-    for hole in holes_in(store):
+    for hole in absent_in(store):
         yield Finding(
             "CL-HOLE",
             "a segment is missing: a later one is there",

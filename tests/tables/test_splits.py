@@ -186,15 +186,15 @@ def test_a_split_ends_where_the_offsets_do(tmp_path: Path) -> None:
 def test_a_hole_belongs_to_the_segment_behind_it(tmp_path: Path) -> None:
     store = _write_damaged(tmp_path, [], dledger=False, hole=True)
     first, last = split_table("gaps", store, 1)
-    assert not list(first.holes())
-    assert [(hole.start, hole.end) for hole in last.holes()] == [(SEGMENT, 2 * SEGMENT)]
+    assert not first.missing
+    assert [(hole.start, hole.end) for hole in last.missing] == [(SEGMENT, 2 * SEGMENT)]
     assert [split.start for split in split_table("messages", store, SEGMENT, offsets=(SEGMENT, SEGMENT + 1))] == [0]
 
 
 def test_a_loose_segment_has_no_hole_before_it(tmp_path: Path) -> None:
     _write_damaged(tmp_path, [], dledger=False, hole=True)
     loose = open_store(sorted(str(path) for path in (tmp_path / "commitlog").iterdir()))
-    assert not any(list(split.holes()) for split in split_table("gaps", loose, 1))
+    assert not any(split.missing for split in split_table("gaps", loose, 1))
 
 
 # --- how large splits are, and what they hold -----------------------------------------------------
