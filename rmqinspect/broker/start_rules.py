@@ -536,6 +536,21 @@ class TimeRules(RuleSet):
     )
 
 
+class TopicRules(RuleSet):
+    """What a broker leaves of a topic that topics.json does not name: `broker.lost_topics`."""
+
+    keeps_op_topic = Rule(
+        "the queues of RMQ_SYS_TRANS_OP_HALF_TOPIC stay when unused topics are cleaned up",
+        "DefaultMessageStore#cleanUnusedTopic",
+        (("4.0.0", False), ("4.9.2", True)),
+    )
+    deletes_offsets = Rule(
+        "with a topic the consumer offsets in it are deleted",
+        "AdminBrokerProcessor#deleteTopic",
+        (("4.0.0", False), ("5.0.0", True)),
+    )
+
+
 class DelayRules(RuleSet):
     """What becomes of delayed messages: `broker.delays`."""
 

@@ -250,6 +250,13 @@ def _gone(lines: "Sequence[GroupTopic]") -> Iterator[str]:
     if absent:
         stand = "stands in a queue that is" if absent == 1 else "stand in queues that are"
         yield f"{count(absent, 'offset')} of {count(groups, 'group')} {stand} not there"
+    no_queue, groups = _total(lines, lambda line: line.no_queue)
+    if no_queue:
+        stands = "stands in a queue" if no_queue == 1 else "stand in queues"
+        yield (
+            f"{count(no_queue, 'offset')} of {count(groups, 'group')} {stands} of a topic that is not there: whether "
+            "messages were left to consume, verify counts"
+        )
     not_here, _ = _total([line for line in lines if line.kind != "system"], lambda line: line.not_here)
     if not_here:
         yield f"the log is not here: {count(not_here, 'message')} of the lag cannot be served"
@@ -270,7 +277,7 @@ def _table(lines: "Sequence[GroupTopic]", zone: tzinfo, *, known: bool) -> Itera
             escape(line.group),
             escape(line.topic),
             group_digits(len(line.positions)),
-            group_digits(line.lag) if known else "-",
+            ("no queue" if line.has_no_queue else group_digits(line.lag)) if known else "-",
             group_digits(line.lost),
             group_digits(line.beyond),
             "-" if line.oldest_unconsumed is None else format_micros(line.oldest_unconsumed, zone),

@@ -268,6 +268,8 @@ class GroupTopic:
     lost: int = 0
     beyond: int = 0  # by which offsets lie behind their queue's end; a queue that is not there ends at 0
     absent: int = 0  # offsets in queues that are not there, and should be
+    no_queue: int = 0  # offsets in queues that are not there, of topics that the broker does not know: no lag is known
+    consumed: int = 0  # messages before these offsets: at least so many were there
     not_here: int = 0  # messages of the lag whose records lie where the log has no segment
     pops: PopCount | None = None  # None where nothing was popped
     oldest_unconsumed: int | None = None  # microseconds; with `inflow` after `add_times`
@@ -276,7 +278,12 @@ class GroupTopic:
     @property
     def weight(self) -> int:
         """How much there is to tell."""
-        return self.lag + self.lost + self.beyond
+        return self.lag + self.lost + self.beyond + self.consumed
+
+    @property
+    def has_no_queue(self) -> bool:
+        """Whether none of the queues is there, and messages were consumed from them."""
+        return self.no_queue == len(self.positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +357,9 @@ def _line(group: str, topic: str, some: list[Position], pops: Mapping[tuple[str,
         line.lag += max(0, lag)
         absent = position.queue is None and position.status == "beyond_max"
         line.absent += absent
+        if position.status == "no_queue" and position.entry.offset > 0:
+            line.no_queue += 1
+            line.consumed += position.entry.offset
         line.beyond += position.entry.offset if absent else max(0, -lag)
         line.lost += position.lost or 0
         count = pops.get((group, topic, position.entry.queue_id))

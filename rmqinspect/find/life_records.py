@@ -370,7 +370,9 @@ class LifeRecords:
         :raises Unreadable: an I/O error.
         """
         topics = {file.topic for file in self.store.queue_files if file.topic.startswith(REVIVE_PREFIX)}
-        if not topics or not steps:
+        # The first revive queue is made when the first checkpoint falls due.
+        on_timer = any(file.topic == TIMER_TOPIC for file in self.store.queue_files)
+        if not steps or not (topics or on_timer):
             return [], True
         states, complete = PopStates(), True
         queues = {(step.topic, step.queue_id) for step in steps}

@@ -104,6 +104,7 @@ class ExpectedQueues:
 
 
 MOST_UNITS = 1 << 18  # of each queue: 5 MB
+MOST_UNITS_BEFORE = 1 << 16  # while there is no revive queue: most such stores have timer messages, and no pop
 MOST_RECORDS = 1 << 14  # checkpoints and acks; reading so many takes a second
 
 _TAGS = np.array([java_string_hash(tag) for tag in (CHECKPOINT_TAG, ACK_TAG, BATCH_ACK_TAG)], np.int64)
@@ -113,18 +114,21 @@ Queue = tuple[str, int]
 
 
 def pop_queues(store: Store) -> set[Queue]:
-    """Return the queues that hold checkpoints and acks; none if the broker has no revive topic."""
+    """Return the queues that may hold checkpoints and acks.
+
+    The first revive queue is made when the first checkpoint falls due, so the timer's topic alone may hold some.
+    """
     queues = {(file.topic, file.queue_id) for file in store.queue_files if file.kind == "queue"}
-    revive = {queue for queue in queues if queue[0].startswith(REVIVE_PREFIX)}
-    return revive | {queue for queue in queues if revive and queue[0] == TIMER_TOPIC}
+    return {queue for queue in queues if queue[0].startswith(REVIVE_PREFIX) or queue[0] == TIMER_TOPIC}
 
 
 def _units(queues: Mapping[Queue, QueueSummary], handled: Mapping[Queue, int]) -> Ints:
     """Return (physical offset, size, whether the broker has handled it) of units that may be checkpoints or acks."""
     found = [np.empty((0, 3), np.int64)]
+    most = MOST_UNITS if any(topic.startswith(REVIVE_PREFIX) for topic, _ in queues) else MOST_UNITS_BEFORE
     for queue, ends in queues.items():
         reached = handled.get(queue, -1)
-        for numbers, units in message_units(ends.files, max(0, ends.max_offset - MOST_UNITS), ends.max_offset):
+        for numbers, units in message_units(ends.files, max(0, ends.max_offset - most), ends.max_offset):
             tags = units["tags_code"].astype(np.int64)
             # A tag in an ext file, which is not looked at, may be one of them.
             some = np.isin(tags, _TAGS) | (tags <= EXT_ADDRESS_MAX)

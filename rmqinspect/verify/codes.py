@@ -67,7 +67,7 @@ def levels_up_to(level: str) -> tuple[str, ...]:
 NEVER_CAPPED = frozenset({"ST-UNCHECKED", "ST-IO"})
 
 # Findings about records that stand among those of the log (CL-), by physical offset.
-OF_RECORDS = frozenset({"CQ-MISSING", "CQ-BEHIND", "IX-MISSING", "IX-FIRST", "IX-NONE"})
+OF_RECORDS = frozenset({"CQ-MISSING", "CQ-NO-TOPIC", "CQ-BEHIND", "IX-MISSING", "IX-FIRST", "IX-NONE"})
 
 # Gaps of the log: a pointer into one shows what it held and is no finding of its own.
 GAPS = frozenset({"CL-MAGIC", "CL-LENGTH", "CL-BLANK-INSIDE", "CL-TORN-TAIL", "CL-ZERO-INSIDE", "CL-HOLE"})

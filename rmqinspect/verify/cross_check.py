@@ -54,6 +54,7 @@ from rmqinspect.verify.queue_join import Shift, UnitResult, capped_shifts
 from rmqinspect.verify.queue_survey import QueueSurvey
 from rmqinspect.verify.salvaged import SalvagedUnits, batch_gap, bridges_of
 from rmqinspect.verify.split import SplitResult, joined_unindexed
+from rmqinspect.verify.unqueued import check_unqueued
 from rmqinspect.verify.whole_log import LogSummary, finding_at
 from rmqinspect.verify.wrong_records import Misnamed, Stamp, WrongTime, is_step, misnamed_records, without_followers
 
@@ -155,14 +156,17 @@ class CrossJudge:
         elsewhere: bool,
         index_begin: int | None,
         limit: int,
+        releases: Sequence[str] = (),
     ) -> None:
         """Prepare for a store whose queues were surveyed.
 
         `deep`: report every record without a unit. `elsewhere`: newer units may be in RocksDB, which was not read.
         `index_begin`: physical offset of the first index entry, if it is known. `limit`: rows of a code that are shown.
+        `releases`: those that may have written the store.
         """
         self._store, self._surveys, self._deep = store, surveys, deep
         self._index_begin = index_begin or 0
+        self._releases = releases
         self._kept = capped_findings(MERGED_ROWS * limit)
         self.suppressed = self._kept.suppressed
         self.unread: list[Finding] = []  # ST-IO
@@ -171,7 +175,7 @@ class CrossJudge:
         self._wrong_times: list[WrongTime] = []
         self._misnamed: list[Misnamed] = []
         self.missing_units = MissingUnits(
-            store, surveys, checkpoint_time(store, "logics_msg_timestamp"), elsewhere=elsewhere
+            store, surveys, checkpoint_time(store, "logics_msg_timestamp"), elsewhere=elsewhere, releases=releases
         )
         self._missing_entries = MissingEntries()
         self.dangling = DanglingJudge(self.missing_units, whole_log=not _is_loose(store))
@@ -267,6 +271,8 @@ class CrossJudge:
         sees_end = summary.end is not None
         self.missing_units.settle(summary.restarts, sees_end=sees_end)
         self._kept.extend(self.missing_units.findings(sees_end=sees_end, deep=self._deep))
+        if self._deep and sees_end:
+            self._kept.extend(check_unqueued(self._store, self.missing_units.without_topic, self._releases))
         log, dangling = self.dangling.finish(log, summary)
         salvaged, bridges = SalvagedUnits(self._store), bridges_of(log)
         self._bridged = bool(bridges)

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmqinspect.broker.gone import TOPICS, gone_config
+from rmqinspect.broker.lost_topics import always_exists
 from rmqinspect.config.json_files import read_config
 from rmqinspect.rocksdb.databases import CONFIG, unread_databases
 from rmqinspect.store.model import Store
@@ -47,11 +48,21 @@ _MOST_RUNS = 100_000  # over all splits; overflow is merged
 class MissingUnits:
     """The records of all splits that are entitled to a queue unit and have none."""
 
-    def __init__(self, store: Store, surveys: Sequence[QueueSurvey], dispatched_to: int, *, elsewhere: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        surveys: Sequence[QueueSurvey],
+        dispatched_to: int,
+        *,
+        elsewhere: bool,
+        releases: Sequence[str] = (),
+    ) -> None:
         """`dispatched_to`: store time in ms up to which the checkpoint says that units were flushed.
 
-        `elsewhere`: newer units may be in RocksDB, which was not read.
+        `elsewhere`: newer units may be in RocksDB, which was not read. `releases`: those that may have written it.
         """
+        self.without_topic: list[Missing] = []  # of topics without a queue that topics.json does not name
+        self._releases = releases
         self.behind: Counter[tuple[str, int]] = Counter()  # messages not dispatched yet, by queue
         self._store, self._dispatched_to, self._elsewhere = store, dispatched_to, elsewhere
         self._unclean = bool(store.of_kind("abort"))  # the broker was killed, or runs
@@ -76,7 +87,9 @@ class MissingUnits:
         `restarts`: physical offset from which a queue counts from 0 again, its topic recreated. `sees_end`: the
         log was read to its end.
         """
-        known = (run for run in self._reported.rows if not self._is_deleted(run, restarts))
+        runs = [run for run in self._reported.rows if run.low >= restarts.get((run.topic, run.queue_id), 0)]
+        known = [run for run in runs if not self._has_no_topic(run.topic)]
+        self.without_topic = _joined(run._replace(newest=False) for run in runs if self._has_no_topic(run.topic))
         runs = _joined(run._replace(newest=run.newest and run.low > self._last_physical_offset) for run in known)
         # A run is judged as a whole, wherever splits cut it.
         self._runs = _joined(run._replace(newest=run.newest and self._may_follow(run, sees_end)) for run in runs)
@@ -93,17 +106,12 @@ class MissingUnits:
         reached = max(run.first_timestamp, self.last_timestamp) >= self._dispatched_to
         return not sees_end or self._elsewhere or (self._unclean and reached)
 
-    def _is_deleted(self, run: Missing, restarts: Mapping[tuple[str, int], int]) -> bool:
-        """Whether a run is of a deleted topic: not in topics.json, and no unit of it is left.
-
-        Or of the queue's earlier life, before its topic was recreated.
-        """
-        if run.low < restarts.get((run.topic, run.queue_id), 0):
-            return True
+    def _has_no_topic(self, topic: str) -> bool:
+        """Whether a topic is not in topics.json, and no unit of it is left: the broker does not know it any more."""
         topics = self._topics
-        if topics is None or run.topic in topics or run.topic.startswith(LMQ_PREFIX):
+        if topics is None or topic in topics or topic.startswith(LMQ_PREFIX):
             return False  # light queues are not in topics.json
-        return run.topic not in self._topics_with_units
+        return topic not in self._topics_with_units and not always_exists(topic, self._releases)
 
     def findings(self, *, sees_end: bool, deep: bool) -> Iterator[Finding]:
         """Yield CQ-MISSING by physical offset, then CQ-BEHIND."""

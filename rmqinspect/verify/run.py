@@ -178,6 +178,7 @@ class VerifyRun:
             elsewhere=self.plan.elsewhere,
             index_begin=self.plan.index_begin,
             limit=self.limit,
+            releases=self.versions.releases,
         )
 
     # --- log --------------------------------------------------------------------------------------

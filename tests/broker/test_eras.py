@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.broker.eras import eras
-from rmqinspect.broker.start_rules import DelayRules, PullRules, Rule, Rules, TimeRules, rules_in
+from rmqinspect.broker.start_rules import DelayRules, PullRules, Rule, Rules, TimeRules, TopicRules, rules_in
 from rmqinspect.broker.version_estimate import OLDEST, RELEASES
 from tests.support.samples import ROOT
 
@@ -38,7 +38,7 @@ ERAS = (
 )
 
 
-TABLES = (Rules, PullRules, TimeRules, DelayRules)
+TABLES = (Rules, PullRules, TimeRules, TopicRules, DelayRules)
 
 
 @pytest.mark.parametrize("rule", [rule for table in TABLES for rule in rules_in(table)], ids=lambda rule: rule.name)

@@ -20,6 +20,7 @@ from rmqinspect.store.discover import open_store
 from tests.support import oracle
 from tests.support.building import lay, pad, write_segment
 from tests.support.lives import Row, Seen, step
+from tests.support.outcome_stores import outcome_store
 from tests.support.samples import sample
 from tests.support.sampling import sampled
 
@@ -267,3 +268,12 @@ def test_where_not_all_op_records_were_searched_that_is_the_doubt(records: NoOps
     assert found.why is not None
     assert "later ones were not searched" in found.why
     assert transaction_of(records, Surroundings(check_offset=0), [step(0)]) is None
+
+
+def test_a_pop_before_the_first_revival_is_told_by_the_timer() -> None:
+    """job-219 was popped and never acknowledged; the broker was killed within its first minute of pops."""
+    with unpacked(open_store([str(outcome_store("s10"))])) as store:
+        life = trace_life(store, 208_099)
+    [workers] = [group for group in life.groups if group.group == "workers"]
+    [pop] = workers.pops
+    assert (pop.acknowledged, pop.visible_again - pop.pop_time) == (False, 60_000)

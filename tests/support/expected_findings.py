@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from rmqinspect.store.discover import open_store
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from tests.support import oracle
 from tests.support.slow_pointers import Row, Settings, Verdict, judge
@@ -151,7 +152,7 @@ def expected(family: oracle.Family, name: str, level: str = "deep") -> list[Expe
     else:
         halted = oracle.truth(family, name)["store"]["exit"] == "halt"
         found += [Expected("ST-ABORT", "info", "abort", None, None)] if halted else []
-        found += _groups(name)
+        found += [*_groups(name), *_deleted_topic(name)]
     of_pointers = pointers(family, name)
     rows = [row for row in of_pointers.rows if level == "deep" or row.code != "CQ-MISSING"]
     rows += of_pointers.ends if level != "deep" else []
@@ -257,6 +258,18 @@ def _groups(name: str) -> Iterator[Expected]:
         queue = group["topic"], group["queue_id"]
         if queue in ends and group["offset"] < first.get(queue, ends[queue]):
             yield Expected("ST-GROUP-LOST", "info", "config/consumerOffset.json", None, None)
+
+
+def _deleted_topic(name: str) -> Iterator[Expected]:
+    """The first record that the log still has of the topic that a command deleted, with its queues and offsets."""
+    truth = oracle.truth("broker", name)
+    sent = (message["offset_msg_id"] for message in truth["sent"] if message.get("topic_deleted_later"))
+    places = [int(offset_id[-16:], 16) for offset_id in sent]
+    store = open_store([str(oracle.store("broker", name))])
+    kept = [place for place in places if place >= store.log_start]
+    segment = store.segment_at(min(kept)) if kept else None
+    if segment is not None:
+        yield Expected("CQ-NO-TOPIC", "info", segment.name, min(kept) - segment.base, min(kept))
 
 
 def _abort(name: str) -> Iterator[Expected]:

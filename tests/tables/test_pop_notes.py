@@ -1,5 +1,6 @@
 """What groups have in flight and have acknowledged, against what a client popped, acknowledged and left."""
 
+import shutil
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.tables import groups as pop_notes
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.table import Request
+from rmqinspect.topics import REVIVE_PREFIX, TIMER_TOPIC
 from tests.support import oracle
+from tests.support.outcome_stores import copy_of_case, outcome_store
 from tests.support.side_tables import broker, rows
 
 OF_POP = Request(columns=frozenset({"in_flight", "awaiting_revive", "acked"}))
@@ -65,3 +68,30 @@ def test_of_very_many_checkpoints_the_newest_are_read(monkeypatch: pytest.Monkey
 
 def test_a_broker_that_knows_no_pop_has_none() -> None:
     assert not any(row["in_flight"] is not None for row in rows(GROUPS, broker("main-4.9.7"), OF_POP))
+
+
+def test_before_there_is_a_revive_queue_the_checkpoints_on_the_timer_count() -> None:
+    store = open_store([str(outcome_store("s10"))])
+    assert not any(file.topic.startswith(REVIVE_PREFIX) for file in store.queue_files)
+    found = [row for row in rows(GROUPS, store, OF_POP) if row["in_flight"] is not None]
+    assert {(row["group"], row["topic"]) for row in found} == {("workers", "jobs")}
+    assert sum(row["in_flight"] for row in found) == 32
+    assert sum(row["acked"] for row in found) == 132
+
+
+def test_without_the_revive_queues_the_timer_says_the_same(tmp_path: Path) -> None:
+    def states(root: Path) -> set[tuple[object, ...]]:
+        found = rows(GROUPS, open_store([str(root)]), OF_POP)
+        return {tuple(row[name] for name in ("group", "topic", "queue_id", "acked")) for row in found if row["acked"]}
+
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    before = states(root)
+    for folder in (root / "consumequeue").glob(f"{REVIVE_PREFIX}*"):
+        shutil.rmtree(folder)
+    assert states(root) == before != set()
+
+
+def test_without_the_timer_nothing_was_popped(tmp_path: Path) -> None:
+    root = copy_of_case("s10", tmp_path / "case")
+    shutil.rmtree(root / "consumequeue" / TIMER_TOPIC)
+    assert pop_notes.pop_queues(open_store([str(root)])) == set()
