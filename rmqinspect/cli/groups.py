@@ -25,6 +25,7 @@ from rmqinspect.text import clip, count, describe_duration, escape, group_digits
 from rmqinspect.times import format_micros, format_millis
 
 if TYPE_CHECKING:
+    from rmqinspect.broker.offset_age import OffsetAge
     from rmqinspect.find.consumers import GroupSurvey, GroupTopic, OffsetFile, TopicContent
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
@@ -202,6 +203,8 @@ def _has_config(store: "Store") -> bool:
 def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[str]:
     for file in survey.files:
         yield _file(file, survey, zone)
+        if survey.age is not None and survey.age.file == file.file:
+            yield from _age(survey.age, survey, zone)
         for copy in file.copies:
             if copy.behind or copy.ahead:
                 ahead = f", {count(copy.ahead, 'message')} not at all" if copy.ahead else ""
@@ -210,6 +213,25 @@ def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[st
         none = "no consumerOffset.json that can be read" if _has_config(store) else "no config folder was given"
         why = why_unknown(store, "consumer offsets")
         yield f"none: {none}" if why is None else f"not known: {why}"
+
+
+def _age(age: "OffsetAge", survey: "GroupSurvey", zone: tzinfo) -> Iterator[str]:
+    """Yield why the offsets are older than what the groups consumed, and how much comes again."""
+    if age.is_old and age.written is not None and age.newest is not None:
+        span = describe_duration((age.newest - age.written) / 1000)
+        yield (
+            f"these offsets are {span} older than the last message: what groups consumed since "
+            f"{_moment(age.written, zone)} is not known; a broker that starts with them delivers it again, at most "
+            f"{count(survey.lag, 'message')}"
+        )
+    for one in age.contradictions[:_SOME]:
+        group, topic = (clip(escape(name), _SOME_CELLS) for name in (one.group, one.topic))
+        yield (
+            f"{group} gave back offset {group_digits(one.consumed)} of {topic} queue {one.queue_id}, but its offset "
+            f"is {group_digits(one.offset)}: at least {count(one.again, 'message')} come again"
+        )
+    if (rest := len(age.contradictions) - _SOME) > 0:
+        yield f"and {count(rest, 'more queue')}"
 
 
 def _file(file: "OffsetFile", survey: "GroupSurvey", zone: tzinfo) -> str:

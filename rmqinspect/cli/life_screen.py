@@ -151,7 +151,8 @@ class _Words:
         if popped:
             yield from (f"popped {self._pop(pop)}" for pop in popped)
         else:
-            yield from (_passing(passing, named=len(others) > 1) for passing in others)
+            named, gave_back = len(others) > 1, bool(group.steps)
+            yield from (self._passing(passing, named=named, gave_back=gave_back) for passing in others)
         for step in group.steps:
             if step.copy.kind == "scheduled":
                 last = step is group.steps[-1]
@@ -163,8 +164,31 @@ class _Words:
             elif step.copy.kind != "dlq":
                 place = (step.topic, step.queue_id, step.queue_offset)
                 places = (passing for passing in group.passings if _queue(passing) == place)
-                state = "".join(f", {_passing(passing, named=False)}" for passing in places)
+                state = "".join(f", {self._passing(passing, named=False)}" for passing in places)
             yield f"{self.place(step)}{state}"
+
+    def _passing(self, passing: Passing, *, named: bool, gave_back: bool = False) -> str:
+        """Return how a group stands to a place of the message; `gave_back`: it is there again for the group."""
+        where = ""
+        if named:
+            where = f" {passing.topic} queue {passing.queue_id} offset {group_digits(passing.queue_offset)}"
+        passed = passing.passed
+        done = passed.consumer_offset - passing.queue_offset
+        if 0 < done < passing.messages:
+            return f"passed {done} of {count(passing.messages, 'message')}{where}"
+        if passed.passed:
+            return f"passed{where}"
+        if passed.lost:
+            return f"lost{where}: below the queue's minimum"
+        offset = group_digits(passed.consumer_offset)
+        if gave_back:
+            return f"consumed{where} and given back, though its offset is {offset}: the offsets are older"
+        if passed.as_of is not None:
+            stored = next(
+                (step.store_timestamp for step in self._life.steps if _queue(passing) == _place_of(step)), None
+            )
+            return f"not known{where}: the offsets are of {self.time(passed.as_of)}, the message of {self.time(stored)}"
+        return f"not passed{where}: its offset is {offset}"
 
     def place(self, step: Step) -> str:
         """Return where and when a step is stored."""
@@ -201,16 +225,8 @@ def _queue(passing: Passing) -> tuple[str, int, int]:
     return passing.topic, passing.queue_id, passing.queue_offset
 
 
-def _passing(passing: Passing, *, named: bool) -> str:
-    where = f" {passing.topic} queue {passing.queue_id} offset {group_digits(passing.queue_offset)}" if named else ""
-    done = passing.passed.consumer_offset - passing.queue_offset
-    if 0 < done < passing.messages:
-        return f"passed {done} of {count(passing.messages, 'message')}{where}"
-    if passing.passed.passed:
-        return f"passed{where}"
-    if passing.passed.lost:
-        return f"lost{where}: below the queue's minimum"
-    return f"not passed{where}: its offset is {group_digits(passing.passed.consumer_offset)}"
+def _place_of(step: Step) -> tuple[str, int, int]:
+    return step.topic, step.queue_id, step.queue_offset
 
 
 def _detail(unit: Unit, redaction: Redaction | None) -> str:
@@ -256,7 +272,10 @@ def _group_lines(life: Life, words: _Words, *, everything: bool) -> Iterator[str
         if not names:
             continue
         more = f" and {count(len(names) - most, 'group')} more" if len(names) > most else ""
-        yield from _SCREEN.rows(words_of, ", ".join(names[:most]) + more + (_PASSED if words_of == "passed" else ""))
+        why = _PASSED if words_of == "passed" else ""
+        if words_of == "not known":
+            why = chains[names[0]].removeprefix(words_of)
+        yield from _SCREEN.rows(words_of, ", ".join(names[:most]) + more + why)
     if life.groups_unknown is not None:
         yield from _SCREEN.rows("groups", f"not known: {life.groups_unknown}")
     elif not life.groups and any(step.copy.is_consumed for step in life.steps):
@@ -387,6 +406,7 @@ def _group_document(group: GroupLife, words: _Words) -> dict[str, Any]:
                 "consumer_offset": passing.passed.consumer_offset,
                 "passed": passing.passed.passed,
                 "lost": passing.passed.lost,
+                "known_until": words.iso(passing.passed.as_of),
             }
             for passing in group.passings
         ],

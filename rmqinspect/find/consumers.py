@@ -31,13 +31,15 @@ Source: ConsumerOffsetManager, ConsumerProgressSubCommand; RocketMQ 4.0.0 to 5.5
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.groups import PopCount, is_own_topic, is_system_group, kind_of, own_name, owner_of
+from rmqinspect.broker.offset_age import OffsetAge, newest_passed, offset_age, written_at
 from rmqinspect.codec.arrays import merge
 from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.record_reader import RecordReader
@@ -72,6 +74,7 @@ class Passed:
     consumer_offset: int  # the next queue offset it consumes; of a group that pops: the next one it pops
     passed: bool  # it is before that offset
     lost: bool  # not passed, and below the queue's minimum: the group will not get it
+    as_of: int | None = None  # ms: not passed then, before the message was stored, so what followed is not known
 
 
 class Consumers:
@@ -95,19 +98,43 @@ class Consumers:
         for entry in entries:
             self._offsets[entry.topic, entry.queue_id].append(entry)
         self._minima: dict[tuple[str, int], int | None] = {}
+        self._written: dict[str, int | None] = {}  # ms, by file
 
-    def of(self, topic: str, queue_id: int, queue_offset: int) -> list[Passed]:
+    def of(self, topic: str, queue_id: int, queue_offset: int, stored: int | None = None) -> list[Passed]:
         """Return every group with an offset in a queue, by name, and how it stands to a message of it.
 
         The queue is the one whose unit leads to the message: of a light message `%LMQ%…`, queue 0, as well as the
-        record's own.
+        record's own. `stored`: the message's store time in ms: offsets that are older do not know of it.
         """
         found = []
         for entry in self._offsets.get((topic, queue_id), ()):
             passed = queue_offset < entry.offset
             lost = not passed and queue_offset < (self._min_offset(topic, queue_id) or 0)
-            found.append(Passed(entry.group, entry.offset, passed, lost))
+            as_of = None if passed or lost or stored is None else self._older_than(stored, entry.file)
+            found.append(Passed(entry.group, entry.offset, passed, lost, as_of))
         return found
+
+    def _older_than(self, stored: int, file: str) -> int | None:
+        """Return when the offsets were written (ms), if that was before a message was stored; else None."""
+        if file not in self._written:
+            self._written[file] = written_at(self._store, file)
+        written = self._written[file]
+        if written is None or written >= stored:
+            return None
+        written = max(written, self._newest_passed)
+        return written if written < stored else None
+
+    @cached_property
+    def _newest_passed(self) -> int:
+        """The store time (ms) of the newest message that any offset has passed: the file is no older."""
+        queues = {}
+        for queue in self._offsets:
+            files = self._files.get(queue)
+            with suppress(Unreadable):  # what needs the queue itself says so
+                if files:
+                    queues[queue] = queue_end(tuple(files), self._store.log_start, self._searches)
+        with RecordReader(self._store) as reader:
+            return newest_passed(chain.from_iterable(self._offsets.values()), queues, reader)
 
     @cached_property
     def groups_of(self) -> Mapping[str, set[str]]:
@@ -312,6 +339,7 @@ class GroupSurvey:
     problems: tuple[str, ...] = ()  # of the files of the offsets
     readable: bool = True  # whether there are offsets
     last_time: int | None = None  # store time of the last message of any queue, ms
+    age: OffsetAge | None = None  # how old the offsets are
     topics: set[str] = field(default_factory=set)  # of all queues and offsets
     groups: set[str] = field(default_factory=set)  # with an offset, without what follows it for broadcast consumers
 
@@ -347,6 +375,7 @@ def survey_groups(store: Store, request: Request, wanted: Wanted) -> GroupSurvey
     )
     found.files = list(offset_files(store, entries))
     found.last_time = _last_time(store, queues.values())
+    found.age = offset_age(store, entries, queues, found.last_time)
     return found
 
 

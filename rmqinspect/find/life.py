@@ -444,7 +444,7 @@ class LifeTracer(LifeRecords):
 
     def _passings(self, step: Step) -> Iterator[Passing]:
         queue = step.topic, step.queue_id, step.queue_offset
-        for passed in self.consumers.of(*queue):
+        for passed in self.consumers.of(*queue, step.store_timestamp):
             yield Passing(*queue, step.copy.messages, passed)
         if "INNER_MULTI_DISPATCH" not in step.properties:
             return
@@ -452,4 +452,4 @@ class LifeTracer(LifeRecords):
         for unit in self._or([], lambda: self._units(step.physical_offset), no_units):
             if unit.topic.startswith(LMQ_PREFIX):
                 queue = unit.topic, unit.queue_id, unit.queue_offset
-                yield from (Passing(*queue, 1, passed) for passed in self.consumers.of(*queue))
+                yield from (Passing(*queue, 1, passed) for passed in self.consumers.of(*queue, step.store_timestamp))

@@ -1,4 +1,4 @@
-"""ST-GROUP-OFFSET, ST-GROUP-LOST: offsets of consumer groups against the ends of their queues.
+"""ST-GROUP-OFFSET, ST-GROUP-LOST, ST-GROUP-OLD: offsets of consumer groups against their queues and messages.
 
     queue            |first .......... end| not dispatched yet |
     ST-GROUP-LOST  ^                                             ^  ST-GROUP-OFFSET
@@ -10,10 +10,13 @@ Source: ConsumerOffsetManager, DefaultMessageStore#getMessage, #getMaxOffsetInQu
 
 from collections.abc import Iterator, Mapping
 
+from rmqinspect.broker.offset_age import offset_age
 from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
+from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.store.model import Store
 from rmqinspect.tables.groups import ExpectedQueues
-from rmqinspect.text import count, group_digits
+from rmqinspect.text import count, describe_duration, group_digits
+from rmqinspect.times import time_words
 from rmqinspect.verify.findings import Finding
 
 Ends = Mapping[tuple[str, int], tuple[int, int]]  # (topic, queue id) → (first offset, offset behind the last)
@@ -40,6 +43,40 @@ def check_groups(store: Store, ends: Ends | None, pending: Pending | None = None
                 yield _beyond(entry, behind, has_files=name in ends)
         elif not entry.group.startswith(_BROKER_GROUPS):
             yield _lost(entry, first)
+
+
+def check_age(store: Store, newest: int | None) -> Iterator[Finding]:
+    """Yield ST-GROUP-OLD where the offsets are older than what the groups consumed.
+
+    `newest`: store time in ms of the newest record.
+    """
+    offsets, _ = read_consumer_offsets(store)
+    queues = queue_ends(store, lambda: True, on_unreadable=lambda message: None)
+    found = offset_age(store, offsets, {(queue.topic, queue.queue_id): queue for queue in queues}, newest)
+    if found is None:
+        return
+    if found.is_old and found.written is not None and found.newest is not None:
+        span = describe_duration((found.newest - found.written) / 1000)
+        yield Finding(
+            "ST-GROUP-OLD",
+            f"the consumer offsets are {span} older than the newest message: what groups consumed since is not known, "
+            "and is delivered again",
+            file=found.file,
+            expected=f"offsets of {time_words(found.newest)}",
+            found=f"of {time_words(found.written)}",
+        )
+    for one in found.contradictions:
+        yield Finding(
+            "ST-GROUP-OLD",
+            f"group {one.group} resumes at {group_digits(one.offset)}, but {one.topic_of_proof} has offset "
+            f"{group_digits(one.consumed)} that it gave back: at least {count(one.again, 'message')} come again",
+            file=found.file,
+            topic=one.topic,
+            queue_id=one.queue_id,
+            queue_offset=one.offset,
+            expected=f"at least {one.consumed + 1}",
+            found=str(one.offset),
+        )
 
 
 def _beyond(entry: ConsumerOffset, behind: int, *, has_files: bool) -> Finding:

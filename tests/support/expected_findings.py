@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from rmqinspect.rocksdb.unpack import has_rocksdict
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from tests.support import oracle
@@ -266,6 +267,10 @@ def _deleted_topic(name: str) -> Iterator[Expected]:
     sent = (message["offset_msg_id"] for message in truth["sent"] if message.get("topic_deleted_later"))
     places = [int(offset_id[-16:], 16) for offset_id in sent]
     store = open_store([str(oracle.store("broker", name))])
+    if truth["names"]["topics"]["deleted"] in {file.topic for file in store.queue_files}:
+        return  # the broker was killed before it deleted the queues
+    if name.startswith("rocksdb-") and not has_rocksdict():
+        return  # whether it has queues there is not known
     kept = [place for place in places if place >= store.log_start]
     segment = store.segment_at(min(kept)) if kept else None
     if segment is not None:

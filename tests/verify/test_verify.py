@@ -169,6 +169,7 @@ SHOWN_ELSEWHERE = {
     "TM-": "test_timer_checks",
     "DL-": "test_dledger_checks",
     "ST-GROUP": "test_group_checks",
+    "ST-GROUP-OLD": "test_offset_age",
     "CQ-NO-TOPIC": "test_unqueued",
     "ST-DELAY": "test_delay_offsets",
     "ST-CLOCK": "test_delay_offsets",
