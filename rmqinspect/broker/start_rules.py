@@ -500,8 +500,45 @@ class PullRules(RuleSet):
     )
 
 
+class RefusalRules(RuleSet):
+    """What a pull is refused with before a broker looks into the queue: `broker.refusals`."""
+
+    illegal_queue = Rule(
+        "the response code for a queue beyond readQueueNums",
+        "PullMessageProcessor#processRequest",
+        (("4.0.0", "SYSTEM_ERROR"), ("5.3.2", "INVALID_PARAMETER")),
+        {"SYSTEM_ERROR": "SYSTEM_ERROR", "INVALID_PARAMETER": "INVALID_PARAMETER"},
+    )
+    group_forbidden = Rule(
+        "a group may be forbidden to read a topic: forbiddenTable of subscriptionGroup.json",
+        "PullMessageProcessor#processRequest, SubscriptionGroupManager#getForbidden",
+        (("4.0.0", False), ("5.0.0", True)),
+    )
+
+
+class ClientRules(RuleSet):
+    """How a client of the same release reads the bytes of a pull: `broker.client`."""
+
+    magic = Rule(
+        "what a record's magic code may be",
+        "MessageDecoder#decode, MessageVersion#valueOfMagicCode",
+        (("4.0.0", "any"), ("5.0.0", "v1"), ("5.1.0", "v1 or v2")),
+        {"any": "it is not looked at", "v1": "that of version 1", "v1 or v2": "that of version 1 or 2"},
+    )
+    ipv6_hosts = Rule(
+        "hosts of 20 bytes, by SYSFLAG",
+        "MessageDecoder#decode",
+        (("4.0.0", False), ("4.6.0", True)),
+    )
+    compressions = Rule(
+        "a compressed body may be other than zlib, by SYSFLAG",
+        "MessageDecoder#decode, CompressorFactory",
+        (("4.0.0", False), ("4.9.4", True)),
+    )
+
+
 class TimeRules(RuleSet):
-    """Which queue offset is named for a time: `broker.pull`."""
+    """Which queue offset is named for a time: `broker.offset_by_time`."""
 
     within = Rule(
         "the result is moved into [minimum, maximum], but not for RocksDB",

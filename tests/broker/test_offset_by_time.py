@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rmqinspect.broker.pull import BOUNDARIES, LOWER, UPPER, TimedFile, goes_by_change, knows_boundary, offset_by_time
+from rmqinspect.broker.offset_by_time import (
+    BOUNDARIES,
+    LOWER,
+    UPPER,
+    TimedFile,
+    goes_by_change,
+    knows_boundary,
+    offset_by_time,
+)
 
 
 @dataclass

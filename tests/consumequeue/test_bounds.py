@@ -28,6 +28,7 @@ from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.broker.damages import queues_of, set_units
 from tests.support import oracle
+from tests.support.pull_answers import answer_to
 from tests.support.sampling import sampled
 from tests.support.side_tables import CUT, FILE_QUEUES, UNDAMAGED, broker, crash, rows, units_of, write
 
@@ -160,7 +161,7 @@ def test_all_commands_name_the_same_ends_of_a_damaged_store(seed: int, tmp_path:
             assert (one.min_offset, one.max_offset) == expected[diff.topic, diff.queue_id]
     for name, ends in expected.items():
         with asked_queue(store, *name, None) as asked:
-            answer = asked.pull(Pull(0, 1, Subscription.parse("*")))[-1].answer
+            answer = answer_to(asked.pull(Pull(0, 1, Subscription.parse("*")))[-1])
             assert (answer.min_offset, answer.max_offset) == ends
     facts, units = overview(store).queues, sum(row["units"] for row in table)
     assert facts.units == units == verify(store, VerifyOptions()).units

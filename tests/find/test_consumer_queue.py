@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.broker.pull import FOUND, LOWER, Pull, Subscription, goes_by_change, offset_by_time, pull
+from rmqinspect.broker.consumer_queue import ConsumerLog, ConsumerQueue, open_queue
+from rmqinspect.broker.offset_by_time import LOWER, goes_by_change, offset_by_time
+from rmqinspect.broker.pull import FOUND, Pull, Subscription, pull
 from rmqinspect.commitlog.tail import find_log_end
-from rmqinspect.find.pull_answers import ConsumerLog, ConsumerQueue, open_queue
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store

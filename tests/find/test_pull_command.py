@@ -10,6 +10,7 @@ from rmqinspect.cli import ExitStatus
 from rmqinspect.codec.java import java_string_hash
 from tests.support import oracle
 from tests.support.command import Run, runner
+from tests.support.outcome_stores import outcome_store
 from tests.support.samples import sample
 from tests.support.whole_stores import WholeStore
 
@@ -73,8 +74,7 @@ def test_releases_that_answer_differently_have_an_answer_each(run: Run) -> None:
         ("PalletLog", 9, "OFFSET_TOO_SMALL, next offset 28", "19 offsets below it cannot be consumed any more"),
         ("PalletLog", 52, "OFFSET_OVERFLOW_ONE, next offset 52", "until a message arrives"),
         ("OrderOld", 1, "MESSAGE_WAS_REMOVING, next offset 20", "asks again at once, from offset 20"),
-        ("NoSuchTopic", 3, "NO_MESSAGE_IN_QUEUE, next offset 0", "begins it again at offset 0"),
-        ("NoSuchTopic", 0, "NO_MESSAGE_IN_QUEUE, next offset 0", "until a message arrives"),
+        ("NoSuchTopic", 3, "REFUSED, TOPIC_NOT_EXIST", "to have it answer: mqadmin updateTopic -t NoSuchTopic"),
     ],
 )
 def test_why_and_what_then(run: Run, queue: str, offset: int, answer: str, then: str) -> None:
@@ -86,21 +86,16 @@ def test_why_and_what_then(run: Run, queue: str, offset: int, answer: str, then:
     exists = queue != "NoSuchTopic"
     assert status == (ExitStatus.DONE if exists else ExitStatus.NOTHING_FOUND)
     assert exists != ("no such queue in the store" in printed)
-    assert exists != ("TOPIC_NOT_EXIST" in printed)
+    assert exists != ("topic[NoSuchTopic] not exist, apply first please!" in printed)
 
 
 def test_topics_that_a_broker_serves_otherwise(run: Run, tmp_path: Path) -> None:
-    topics = {"TopicTest": {"readQueueNums": 1, "perm": 2, "attributes": {"cleanup.policy": "COMPACTION"}}}
+    topics = {"TopicTest": {"readQueueNums": 2, "perm": 6, "attributes": {"cleanup.policy": "COMPACTION"}}}
     store = WholeStore([{}, {"queue_id": 1}], configs={"topics.json": {"topicConfigTable": topics}})
     root = store.write(tmp_path / "S")
-    [one] = document(run, str(root), "--pull", "TopicTest", "1", "0")["rows"]
-    assert one["status"] == "FOUND"
-    notes = [note["text"] for note in document(run, str(root), "--pull", "TopicTest", "1", "0")["notes"]]
-    assert [note.split(":")[0] for note in notes] == [
-        "topics.json gives the topic perm 2, without reading",
-        "topics.json gives the topic 1 queues to read",
-        "the topic has cleanup policy COMPACTION",
-    ]
+    found = document(run, str(root), "--pull", "TopicTest", "1", "0")
+    assert found["rows"][0]["status"] == "FOUND"
+    assert [note["text"].split(":")[0] for note in found["notes"]] == ["the topic has cleanup policy COMPACTION"]
 
 
 def test_several_stores_and_redaction(run: Run) -> None:
@@ -119,6 +114,126 @@ def test_a_damaged_record_is_given_all_the_same(run: Run) -> None:
     assert status == ExitStatus.DAMAGE
     statuses = [message["status"] for message in json.loads(out)["rows"][0]["messages"]]
     assert statuses.count("body_crc") == 1
+
+
+# --- what cannot be read ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("queue", "release", "code", "remark", "cure"),
+    [
+        (
+            ("FleetEvents", "3"),
+            "5.3.3",
+            "INVALID_PARAMETER",
+            "queueId[3] is illegal, topic:[FleetEvents] topicConfig.readQueueNums:[2]",
+            "mqadmin updateTopic -t FleetEvents -r 4 -w 2 -p 6",
+        ),
+        (
+            ("FleetEvents", "2"),
+            "4.9.7",
+            "SYSTEM_ERROR",
+            "queueId[2] is illegal, topic:[FleetEvents] topicConfig.readQueueNums:[2]",
+            "mqadmin updateTopic -t FleetEvents -r 3 -w 2 -p 6",
+        ),
+        (
+            ("CourierLog", "0"),
+            "5.3.3",
+            "NO_PERMISSION",
+            "the topic[CourierLog] pulling message is forbidden",
+            "mqadmin updateTopic -t CourierLog -r 3 -w 3 -p 6",
+        ),
+        # Without permission the broker does not even look at the queue id.
+        (
+            ("CourierLog", "9"),
+            "5.3.3",
+            "NO_PERMISSION",
+            "the topic[CourierLog] pulling message is forbidden",
+            "mqadmin updateTopic -t CourierLog -r 10 -w 3 -p 6",
+        ),
+    ],
+)
+def test_the_refusal_is_the_answer(
+    run: Run, queue: tuple[str, str], release: str, code: str, remark: str, cure: str
+) -> None:
+    ask = "--pull", *queue, "4", "--broker-version", release, "-f", "json"
+    status, out, _ = run("find", str(outcome_store("read-queues")), *ask)
+    assert status == ExitStatus.NOTHING_FOUND
+    [row] = json.loads(out)["rows"]
+    assert (row["status"], row["code"], row["why"], row["cure"]) == ("REFUSED", code, remark, cure)
+    assert (row["messages"], row["next_offset"]) == ([], 4)
+
+
+def test_a_refusal_says_what_lies_there(run: Run) -> None:
+    status, out, _ = run("find", str(outcome_store("read-queues")), "--pull", "FleetEvents", "3", "4")
+    printed = " ".join(out.split())
+    assert status == ExitStatus.NOTHING_FOUND
+    assert "REFUSED, INVALID_PARAMETER (5.3.2 to 5.3.3)" in printed
+    assert "no consumer gets the 25 messages of the queue as long as the broker refuses" in printed
+
+
+def test_its_neighbours_are_answered(run: Run) -> None:
+    found = document(run, str(outcome_store("read-queues")), "--pull", "FleetEvents", "1", "4", "-n", "2")
+    assert {row["status"] for row in found["rows"]} == {"FOUND"}
+
+
+def test_a_group_that_may_not_consume(run: Run, tmp_path: Path) -> None:
+    groups = {
+        "subscriptionGroupTable": {"closed": {"consumeEnable": False}, "open": {}},
+        "forbiddenTable": {"open": {"TopicTest": 4}},
+    }
+    store = WholeStore([{}], configs={"subscriptionGroup.json": groups})
+    root = str(store.write(tmp_path / "S"))
+    ask = root, "--pull", "TopicTest", "0", "0", "--broker-version", "5.3.3"
+    assert document(run, *ask)["rows"][0]["status"] == "FOUND"
+    assert document(run, *ask, "--group", "new")["rows"][0]["status"] == "FOUND"  # it is made
+    for group, remark in (
+        ("closed", "subscription group no permission, closed"),
+        ("open", "the consumer group[open] is forbidden for topic[TopicTest]"),
+    ):
+        status, out, _ = run("find", *ask, "--group", group, "-f", "json")
+        [row] = json.loads(out)["rows"]
+        assert (status, row["code"], row["why"]) == (ExitStatus.NOTHING_FOUND, "NO_PERMISSION", remark)
+    older = document(run, *ask[:-1], "4.9.7", "--group", "open")
+    assert older["rows"][0]["status"] == "FOUND"  # forbiddenTable is read since 5.0.0
+    (tmp_path / "c.conf").write_text("autoCreateSubscriptionGroup=false\n")
+    _, out, _ = run("find", *ask, "--group", "new", "-f", "json", "--config", str(tmp_path / "c.conf"))
+    assert json.loads(out)["rows"][0]["code"] == "SUBSCRIPTION_GROUP_NOT_EXIST"
+    (tmp_path / "c.conf").write_text("brokerPermission=2\n")
+    _, out, _ = run("find", *ask, "-f", "json", "--config", str(tmp_path / "c.conf"))
+    assert json.loads(out)["rows"][0]["why"] == "the broker pulling message is forbidden"
+
+
+# --- over damage --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("offset", "count", "gets", "next_offset", "missed"),
+    [
+        (949, 5, 3, 954, [952, 953]),
+        (932, 32, 20, 964, [*range(952, 964)]),
+        (951, 1, 1, 952, []),  # alone it takes nothing with it
+        (949, 2, 2, 951, []),  # and it is not reached
+    ],
+)
+def test_a_client_reads_no_further_than_a_record_that_it_cannot_decode(
+    run: Run, offset: int, count: int, gets: int, next_offset: int, missed: list[int]
+) -> None:
+    ask = "--pull", "orders", "2", str(offset), "-n", str(count), "--broker-version", "5.3.3", "-f", "json"
+    status, out, _ = run("find", str(outcome_store("s01")), *ask)
+    [row] = json.loads(out)["rows"]
+    assert (row["status"], row["next_offset"], row["missed"]) == ("FOUND", next_offset, missed)
+    assert f"the consumer gets {gets} message" in row["then"]
+    clients = {one["queue_offset"]: one["client"] for one in row["messages"]}
+    assert [one for one, client in clients.items() if client == "misses"] == missed
+    assert clients.get(951, "no topic") == "no topic"
+    assert status == (ExitStatus.DAMAGE if 951 in clients else ExitStatus.DONE)
+
+
+def test_with_a_tag_the_client_drops_what_has_none(run: Run) -> None:
+    ask = "--pull", "orders", "2", "949", "-n", "5", "--tag", "paid", "--broker-version", "5.3.3", "-f", "json"
+    [row] = json.loads(run("find", str(outcome_store("s01")), *ask)[1])["rows"]
+    assert row["wrong"] == 0
 
 
 def test_offset_by_time(run: Run) -> None:
@@ -151,6 +266,8 @@ def test_what_an_offset_for_a_time_depends_on(run: Run) -> None:
         ("--pull", "orders", "1", "0", "--since", "now"),
         ("--pull", "orders", "1", "0", "-f", "csv"),
         ("--pull", "orders", "1", "0", "-n", "0"),
+        ("--group", "billing", "-k", "K1"),
+        ("--group", "billing", "--offset-by-time", "orders", "1", "0"),
         ("--pull", "orders", "1", "0", "--tag", "||"),
         ("--pull", "orders", "x", "0"),
         ("--offset-by-time", "orders", "1", "noon"),

@@ -20,6 +20,7 @@ from rmqinspect.verify.run import verify
 from tests.rescue.test_salvage import salvage
 from tests.support import oracle
 from tests.support.judge import Queue, Span, judge
+from tests.support.pull_answers import answer_to
 from tests.support.real_brokers import RELEASES, RealBrokers
 from tests.support.rocksdb import needs_rocksdict
 from tests.support.sampling import rare, sampled
@@ -119,8 +120,8 @@ def test_a_pull_goes_on_behind_them(tmp_path: Path) -> None:
     for offset in (0, 3, end - 1):
         with asked_queue(store, *LOST, None) as queue:
             answers = {
-                (one.answer.status, one.answer.next_offset, one.answer.max_offset)
-                for one in queue.pull(Pull(offset, 32, Subscription.parse("*")))
+                (one.status, one.next_offset, one.max_offset)
+                for one in map(answer_to, queue.pull(Pull(offset, 32, Subscription.parse("*"))))
             }
             behind = min(end, offset - offset % ROWS + ROWS)  # no pull reads over the end of a queue file
             assert answers == {("MESSAGE_WAS_REMOVING", behind, end)}
@@ -221,8 +222,8 @@ def test_of_a_queue_that_is_half_lost_the_offset_of_a_group_stays_valid(tmp_path
     assert [*units_of(tmp_path / "new")] == [*range(end)]
     store = open_store([str(tmp_path / "new")])
     with asked_queue(store, *LOST, "5.3.3") as queue:
-        (one,) = queue.pull(Pull(end - 1, 32, Subscription.parse("*")))
-        assert (one.answer.status, one.answer.next_offset) == ("FOUND", end)
+        (one,) = map(answer_to, queue.pull(Pull(end - 1, 32, Subscription.parse("*"))))
+        assert (one.status, one.next_offset) == ("FOUND", end)
 
 
 # --- units of lost messages are no damage ---------------------------------------------------------

@@ -5,6 +5,8 @@ import json
 from functools import cache
 from typing import Any, NamedTuple
 
+from rmqinspect.broker.pull import Answer
+from rmqinspect.find.pull_answers import Agreed, Given, Refused
 from tests.support.oracle import DATA
 
 
@@ -61,3 +63,9 @@ def _answers(value: dict[str, Any]) -> Answers:
     pulls = [PullRow(*row) for row in value.pop("pulls")]
     times = [TimeRow(*row) for row in value.pop("times")]
     return Answers(pulls=pulls, times=times, **value)
+
+
+def answer_to(agreed: Agreed[Given | Refused]) -> Answer:
+    """Return the answer of a broker that does not refuse."""
+    assert isinstance(agreed.answer, Given), agreed.answer
+    return agreed.answer.answer

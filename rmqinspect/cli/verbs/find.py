@@ -11,12 +11,8 @@ from rmqinspect.cli.verbs import run
 from rmqinspect.cli.verbs.decode import MessageOptions, RowsOptions
 
 _QUEUE_ID = click.IntRange(0, 2**31 - 1)
-
-
 _OFFSET = click.IntRange(-(2**63), 2**63 - 1)
-
-
-_BOUNDARIES = ("lower", "upper")  # of `broker.pull`, which is imported later
+_BOUNDARIES = ("lower", "upper")  # of `broker.offset_by_time`, which is imported later
 
 
 @option_group
@@ -39,6 +35,9 @@ class ConsumerOptions:
         "--boundary",
         type=click.Choice(_BOUNDARIES),
         help="Of --offset-by-time: the first or the last of several messages that fit. Default: lower.",
+    )
+    group: str | None = option(
+        "--group", type=TEXT, metavar="GROUP", help="Of --pull: the group that asks; it may be refused."
     )
     broker_version: str | None = release_option()
 
