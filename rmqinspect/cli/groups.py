@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rmqinspect.find.consumers import GroupSurvey, GroupTopic, OffsetFile, TopicContent
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
-    from rmqinspect.tables.groups import Position
+    from rmqinspect.tables.groups import Position, Refused
     from rmqinspect.tables.table import Request
 
 
@@ -177,6 +177,7 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
             behind = f", lag {group_digits(lag)}" if lag else " without lag" if known else ""
             of = count(len({line.group for line in rest}), "group")
             yield f"and {count(len(rest), 'line')} of {of}{behind} (-v)"
+    yield from _SCREEN.several("refused", _folded(_refused(survey.refused), some, "topic"))
     yield from _SCREEN.several("popped", _folded(_popped(lines), some, "topic"))
     retries, dead = (_contents(topics, survey, store, zone) for topics in (survey.retries, survey.dead_letters))
     yield from _SCREEN.several("retry", _folded(retries, some, "topic"))
@@ -319,6 +320,20 @@ def _moment(milliseconds: int, zone: tzinfo) -> str:
 
 
 # --- what follows -----------------------------------------------------------------------------------------
+
+
+def _refused(refused: "Sequence[Refused]") -> Iterator[str]:
+    """Yield the messages that no consumer can read."""
+    for one in refused:
+        queues = ", ".join(map(str, one.queue_ids[:_SOME]))
+        more = f" and {count(len(one.queue_ids) - _SOME, 'more')}" if len(one.queue_ids) > _SOME else ""
+        wait = "message waits" if one.messages == 1 else "messages wait"
+        noun = "queue" if len(one.queue_ids) == 1 else "queues"
+        cure = f". {one.cure}" if one.cure else ""
+        yield (
+            f"{group_digits(one.messages)} {wait} in {noun} {queues}{more} of {clip(escape(one.topic), _SOME_CELLS)}: "
+            f"{one.why}, so no consumer gets them{cure}"
+        )
 
 
 def _popped(lines: "Sequence[GroupTopic]") -> Iterator[str]:

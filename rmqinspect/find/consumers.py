@@ -59,7 +59,16 @@ from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import modified_at
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.groups import Position, ends_of, pop_counts, pop_queues, positions, times_of
+from rmqinspect.tables.groups import (
+    Position,
+    Refused,
+    ends_of,
+    pop_counts,
+    pop_queues,
+    positions,
+    refused_messages,
+    times_of,
+)
 from rmqinspect.tables.queue_ranges import QueueRange
 from rmqinspect.tables.sources import unread_places
 from rmqinspect.tables.table import Request
@@ -340,6 +349,7 @@ class GroupSurvey:
     readable: bool = True  # whether there are offsets
     last_time: int | None = None  # store time of the last message of any queue, ms
     age: OffsetAge | None = None  # how old the offsets are
+    refused: list[Refused] = field(default_factory=list)  # messages that no consumer can read
     topics: set[str] = field(default_factory=set)  # of all queues and offsets
     groups: set[str] = field(default_factory=set)  # with an offset, without what follows it for broadcast consumers
 
@@ -363,6 +373,7 @@ def survey_groups(store: Store, request: Request, wanted: Wanted) -> GroupSurvey
     found.topics = {topic for topic, _ in queues} | {entry.topic for entry in entries}
     everyone = list(positions(entries, queues, store))
     found.lag = sum(max(0, position.lag or 0) for position in everyone)
+    found.refused = refused_messages(store, filter(wanted, everyone))
     lines = groupby(filter(wanted, everyone), lambda one: (one.entry.group, one.entry.topic))
     found.lines = [_line(*names, list(some), pops) for names, some in lines]
     _add_not_here(found.lines, store, request)

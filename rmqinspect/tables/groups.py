@@ -24,10 +24,11 @@ or in RocksDB (popConsumerKVServiceInit), and ordered pops.
 Source: PopMessageProcessor, AckMessageProcessor, PopReviveService; RocketMQ 5.0.0 to 5.5.0.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,9 +41,12 @@ from rmqinspect.broker.groups import (
     REVIVE_GROUP,
     PopCount,
     PopStates,
+    is_system_group,
     kind_of,
     read_body,
 )
+from rmqinspect.broker.refusals import Access, access_of
+from rmqinspect.broker.version_estimate import YOUNGEST
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import java_string_hash
@@ -66,9 +70,9 @@ from rmqinspect.tables.table import (
     batches_of,
     column,
 )
-from rmqinspect.text import group_digits
+from rmqinspect.text import count, group_digits
 from rmqinspect.times import millis_to_micros
-from rmqinspect.topics import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqinspect.topics import DLQ_PREFIX, RETRY_PREFIX, REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 
 class ExpectedQueues:
@@ -250,6 +254,56 @@ def _status(entry: ConsumerOffset, queue: QueueSummary | None, expected: Expecte
     if offset < queue.first_kept:
         return "behind_min"
     return "beyond_max" if offset > queue.max_offset else "ok"
+
+
+class Refused(NamedTuple):
+    """Messages that wait for consumers in queues of a topic that no consumer can read."""
+
+    topic: str
+    queue_ids: tuple[int, ...]
+    messages: int  # of each queue, what the group that is furthest behind has not consumed
+    groups: tuple[str, ...]  # that have not consumed all of them
+    why: str  # what topics.json says of the topic
+    cure: str  # the command that lets consumers read
+
+
+def refused_messages(store: Store, everyone: Iterable[Position]) -> list[Refused]:
+    """Return the messages that no consumer can read, by topic; dead letters, which nobody reads, are left out."""
+    access = access_of(store)
+    lags: dict[str, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+    for position in everyone:
+        entry = position.entry
+        readable = access.read_queues(entry.topic)
+        lag = (position.lag or 0) if readable is not None and entry.queue_id >= readable else 0
+        own = entry.topic.startswith((DLQ_PREFIX, RETRY_PREFIX)) or is_system_group(entry.group)
+        if lag > 0 and not own:
+            lags[entry.topic][entry.queue_id][entry.group] = lag
+    return [
+        Refused(
+            topic,
+            tuple(sorted(queues)),
+            sum(max(of_queue.values()) for of_queue in queues.values()),
+            tuple(sorted({group for of_queue in queues.values() for group in of_queue})),
+            _why_refused(access, topic),
+            _cure(access, topic, max(queues)),
+        )
+        for topic, queues in sorted(lags.items())
+    ]
+
+
+def _cure(access: Access, topic: str, queue_id: int) -> str:
+    refusal = access.refusal(topic, queue_id, YOUNGEST)
+    return "" if refusal is None else refusal.cure
+
+
+def _why_refused(access: Access, topic: str) -> str:
+    entry = access.topics.get(topic)
+    if not isinstance(entry, dict):
+        return "topics.json does not name the topic"
+    perm = integer(entry.get("perm"))
+    if access.read_queues(topic) == 0 and perm is not None:
+        return f"its perm in topics.json is {perm}, which allows no reading"
+    return f"topics.json gives it {count(access.read_queues(topic) or 0, 'read queue')}"
 
 
 def times_of(store: Store, some: Sequence[Position], request: Request) -> list[Times]:

@@ -1,4 +1,4 @@
-"""ST-GROUP-OFFSET, ST-GROUP-LOST, ST-GROUP-OLD: offsets of consumer groups against their queues and messages.
+"""ST-GROUP-OFFSET, ST-GROUP-LOST, ST-GROUP-OLD, ST-NOT-READ: consumer offsets against queues, messages and topics.
 
     queue            |first .......... end| not dispatched yet |
     ST-GROUP-LOST  ^                                             ^  ST-GROUP-OFFSET
@@ -8,15 +8,18 @@ A queue ends where it will after the next startup: messages in the log without a
 Source: ConsumerOffsetManager, DefaultMessageStore#getMessage, #getMaxOffsetInQueue; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from rmqinspect.broker.offset_age import offset_age
+from rmqinspect.broker.offset_age import offset_age, written_at
+from rmqinspect.broker.refusals import access_of
 from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
 from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.store.model import Store
-from rmqinspect.tables.groups import ExpectedQueues
+from rmqinspect.tables.groups import ExpectedQueues, Refused, ends_of, positions, refused_messages
+from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_duration, group_digits
 from rmqinspect.times import time_words
+from rmqinspect.topics import DLQ_PREFIX, RETRY_PREFIX
 from rmqinspect.verify.findings import Finding
 
 Ends = Mapping[tuple[str, int], tuple[int, int]]  # (topic, queue id) → (first offset, offset behind the last)
@@ -24,6 +27,8 @@ Pending = Mapping[tuple[str, int], int]  # messages of a queue in the log withou
 
 # Groups of the broker itself (MixAll#CID_RMQ_SYS_PREFIX): retention in its own topics loses nothing for them.
 _BROKER_GROUPS = "CID_RMQ_SYS_"
+
+_MOST_NAMED = 6  # queues
 
 
 def check_groups(store: Store, ends: Ends | None, pending: Pending | None = None) -> Iterator[Finding]:
@@ -45,13 +50,57 @@ def check_groups(store: Store, ends: Ends | None, pending: Pending | None = None
             yield _lost(entry, first)
 
 
+def check_refused(store: Store) -> Iterator[Finding]:
+    """Yield ST-NOT-READ for each topic with messages that wait where no consumer can read."""
+    access = access_of(store)
+    offsets, _ = read_consumer_offsets(store)
+    some = []
+    for entry in offsets:
+        readable = access.read_queues(entry.topic)
+        if readable is not None and entry.queue_id >= readable:
+            some.append(entry)
+    queues = ends_of(
+        store,
+        Request(on_unreadable=lambda message: None),
+        {(entry.topic, entry.queue_id) for entry in some},
+    )
+    for one in refused_messages(store, positions(some, queues, store)):
+        yield Finding(
+            "ST-NOT-READ",
+            f"no consumer can read {_queues_of(one)}: {one.why}; {count(one.messages, 'message')} wait there for "
+            f"{count(len(one.groups), 'group')}",
+            file="config/topics.json",
+            topic=one.topic,
+            queue_id=one.queue_ids[0],
+            expected="queues that consumers can read",
+            found=one.why,
+            do=f"{one.cure}, unless it is meant so" if one.cure else "",
+        )
+
+
+def _queues_of_age(store: Store, offsets: Sequence[ConsumerOffset], newest: int | None) -> set[tuple[str, int]]:
+    """Return the queues whose ends are needed: those of retries and dead letters, and all of a file that seems old."""
+    returned = (RETRY_PREFIX, DLQ_PREFIX)
+    wanted = {(file.topic, file.queue_id) for file in store.queue_files if file.topic.startswith(returned)}
+    written = written_at(store, offsets[0].file) if offsets else None
+    if written is not None and newest is not None and written < newest:
+        wanted |= {(entry.topic, entry.queue_id) for entry in offsets}
+    return wanted
+
+
+def _queues_of(refused: Refused) -> str:
+    ids = refused.queue_ids
+    some = ", ".join(map(str, ids[:_MOST_NAMED])) + (f" and {len(ids) - _MOST_NAMED} more" * (len(ids) > _MOST_NAMED))
+    return f"{refused.topic} queue{'s' if len(ids) > 1 else ''} {some}"
+
+
 def check_age(store: Store, newest: int | None) -> Iterator[Finding]:
     """Yield ST-GROUP-OLD where the offsets are older than what the groups consumed.
 
     `newest`: store time in ms of the newest record.
     """
     offsets, _ = read_consumer_offsets(store)
-    queues = queue_ends(store, lambda: True, on_unreadable=lambda message: None)
+    queues = queue_ends(store, lambda: True, _queues_of_age(store, offsets, newest), lambda message: None)
     found = offset_age(store, offsets, {(queue.topic, queue.queue_id): queue for queue in queues}, newest)
     if found is None:
         return

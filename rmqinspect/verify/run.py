@@ -56,7 +56,7 @@ from rmqinspect.verify.files import (
     segments_for_quick,
 )
 from rmqinspect.verify.findings import Finding, Findings, place_in_log
-from rmqinspect.verify.group_offsets import check_age, check_groups
+from rmqinspect.verify.group_offsets import check_age, check_groups, check_refused
 from rmqinspect.verify.index_header import IndexFiles, check_index_headers
 from rmqinspect.verify.index_survey import check_index_files
 from rmqinspect.verify.log_map import log_map
@@ -304,6 +304,7 @@ class VerifyRun:
             ends, behind = _ends(self.surveys.queues), self.cross.missing_units.behind
             yield from check_groups(self.store, ends, behind)
             yield from check_age(self.store, summary.last_timestamp)
+            yield from check_refused(self.store)
             yield from check_levels(self.store, ends, behind, self._newest_of_whole_log(summary.last_timestamp))
         if self.deep and summary.end is not None:
             lasts = (account.last_timestamp for account in reversed(self.log.accounts))

@@ -170,6 +170,7 @@ SHOWN_ELSEWHERE = {
     "DL-": "test_dledger_checks",
     "ST-GROUP": "test_group_checks",
     "ST-GROUP-OLD": "test_offset_age",
+    "ST-NOT-READ": "test_not_read",
     "CQ-NO-TOPIC": "test_unqueued",
     "ST-DELAY": "test_delay_offsets",
     "ST-CLOCK": "test_delay_offsets",
