@@ -280,7 +280,7 @@ def _telling(report: Mapping[str, Any], most: int) -> list[Mapping[str, Any]]:
 
 def _group_row(line: Mapping[str, Any], zone: tzinfo) -> GroupRow:
     oldest = "" if line["oldest"] is None else moment(line["oldest"], zone)
-    return GroupRow(line, oldest, bar(lost=line["lost"], consumed=line["consumed"], waiting=line["lag"]))
+    return GroupRow(line, oldest, bar(lost=line["lost"], consumed=line["consumed"], waiting=line["lag"] or 0))
 
 
 def _files(report: Mapping[str, Any], room: Room, zone: tzinfo) -> Iterator[FileRow]:

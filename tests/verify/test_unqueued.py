@@ -146,3 +146,12 @@ def test_a_group_at_0_in_a_queue_that_nobody_wrote_to_has_lag_0(run: Run, tmp_pa
     _, out, _ = run("groups", root, "-v")
     assert "no queue" not in out
     assert "stand in queues of a topic" not in out
+
+
+def test_the_report_says_no_queue_and_no_lag(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    run("report", outcome_store("topics-gone"), "-o", page)
+    text = re.sub(r"<[^>]+>", " ", page.read_text())
+    assert "Of 4 groups queues are gone: how far they are behind is not known." in text
+    assert re.search(r"g_half_1\s+CourierLog\s.*?no queue", text, re.DOTALL)
+    assert "283 messages are in no queue" in text
