@@ -10,6 +10,8 @@
     another object, or text, behind it        refused
     a value of a wrong type                   refused
     a number, a word, a text, another list    refused
+    `<nil>`, a page of HTML, a line of a log  refused
+    another byte in the place of the first {  unsure: some read 9 and 0xff there
     another byte in the place of a comma      unsure: fastjson may end an object there silently
     what no damage makes: comments, 'a'       unsure
 
@@ -32,9 +34,11 @@ Fate = Literal["read", "list", "refused", "unsure"]
 
 _BOM = "\ufeff".encode()
 _CONTROLS = bytes(range(0x21)) + b"\x7f"  # at both ends all libraries skip them
+# Neither object nor list: a text in quotes, a list that does not end, or anything that begins as no JSON value does,
+# whatever follows: `<nil>`, a page of HTML, a line of a log, UTF-16. Others may be read: a comment in front, texts of
+# quotes alone, a closing brace; and the file itself with another first byte.
+_NO_OBJECT = re.compile(rb'"[^"\\]+"|\[.*|[^{}\[/"\'\xef].*', re.DOTALL)
 # What no broker writes, and no parser of ours reads, though those of brokers may.
-# Neither object nor list: a bare word or number, a text, punctuation, UTF-16, a list that does not end.
-_NO_OBJECT = re.compile(rb'[\w.+-]+|"[^"\\]+"|[\],:]|\[.*|\xff\xfe.*|\xfe\xff.*', re.DOTALL)
 _EXOTIC = re.compile(rb"'|/\*|//|,\s*[}\]]")
 
 
@@ -113,7 +117,8 @@ def _judge(raw: bytes, parsed: JsonDocument, kind: Kind) -> Decoded:
 def _fate_of_text(raw: bytes, kind: Kind) -> Fate:
     """Return what becomes of bytes that are not JSON as brokers write it."""
     text = raw.strip(_CONTROLS)
-    if text == _BOM or _NO_OBJECT.fullmatch(text):
+    has_member = any(f'"{name}"'.encode() in text for name in kind.members)
+    if text == _BOM or (_NO_OBJECT.fullmatch(text) and not has_member):
         return "refused"
     if not text.startswith(b"{") or _EXOTIC.search(text):
         return "unsure"
@@ -133,7 +138,9 @@ def _fate_of_value(parsed: JsonDocument, kind: Kind) -> tuple[Fate, str]:
         return ("unsure" if rest[:1] in b"/," or rest[0] > 0x7F else "refused"), ""
     value = parsed.value
     if not isinstance(value, dict):
-        return ("refused" if value else "list"), ""
+        # fastjson2 (5.4.0) takes a list of one object for that object, unless it is empty.
+        is_one = isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and bool(value[0])
+        return ("unsure" if is_one else "refused" if value else "list"), ""
     if parsed.dangling:
         return "unsure", ""
     if kind.needs_table and kind.table not in value:

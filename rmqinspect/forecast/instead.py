@@ -203,7 +203,7 @@ def _remedies_of(refused: Outcome, refusal: Refusal, store: Store | None) -> Ite
     if refusal.length is not None:
         yield Remedy(lengths=((refusal.file, refusal.length),))
     if refusal.moves or refusal.length is not None:
-        yield Remedy(moved=(refusal.file,), costs=costs)
+        yield Remedy(moved=(*refusal.moves_also, refusal.file), costs=costs)
 
 
 # --- several changes ----------------------------------------------------------------------------

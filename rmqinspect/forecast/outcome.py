@@ -49,6 +49,7 @@ class Refusal(NamedTuple):
     length: int | None = None  # bytes: the remedy is to cut the file to them, or to fill it with zeros
     settings: tuple[tuple[str, str], ...] = ()  # the remedy is these lines of broker.conf
     costs: str = ""  # what the remedy gives up beside messages, a clause
+    moves_also: tuple[str, ...] = ()  # files that the remedy moves away besides
 
     @classmethod
     def till_moved(cls, file: str, rule: str, why: str) -> "Refusal":

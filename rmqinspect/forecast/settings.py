@@ -433,9 +433,20 @@ def _read(copies: ConfigCopies, rules: Rules, kind: Kind, start: ConfigStart) ->
     elif backup == "refused":
         text = f"neither {kind.name} nor its .bak can be read"
         start.decisions.append(Decision("config", text, inputs, _SOURCE))
-        remedy = f"copy both, then move {file}.bak to a place outside of the store: the broker starts {kind.without}"
+        both = own is not None
+        moved = "copy both, then move both" if both else f"copy {file}.bak, then move it"
+        remedy = (
+            f"restore {file} from a backup, a slave or another broker of the cluster; only if there is none: {moved} "
+            f"to a place outside of the store: the broker starts {kind.without}"
+        )
         return Refusal(
-            f"{file}.bak", "config_file", f"{text}: {why}", remedy, moves=True, costs=f"starts {kind.without}"
+            f"{file}.bak",
+            "config_file",
+            f"{text}: {why}",
+            remedy,
+            moves=True,
+            costs=f"starts {kind.without}",
+            moves_also=(file,) if both else (),
         )
     elif trouble:
         text = f"{kind.name} cannot be read and has no .bak: the broker starts {kind.without}"

@@ -12,9 +12,11 @@ from rmqinspect.config.decoding import decode
 from rmqinspect.config.shapes import KINDS, Kind
 from rmqinspect.forecast.settings import ConfigStart, Settings, read_config_files, settings_of
 from rmqinspect.forecast.timer_log import timer_notes
+from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from tests.support import oracle
+from tests.support.outcome_stores import outcome_store
 from tests.support.sampling import sampled
 
 _GOOD = {
@@ -205,6 +207,66 @@ def test_texts_that_are_no_configuration_at_all() -> None:
             wrong += [(name, bytes.fromhex(text), release)] if own is (answer != "+") else []
     assert not wrong
     assert sure > 3 * len(asked["texts"])
+
+
+# fastjson 1.2.69 and 1.2.83 and fastjson2 2.0.43 and 2.0.59 throw at each of these.
+_NO_JSON = (
+    "<nil>\n",
+    "<html><body>it's http://here</body></html>",
+    "# comment\n{}",
+    "key: value\n",
+    "key: {}",
+    "2026-11-28 10:00:00 error",
+    "cat: x: No such file",
+    "None",
+    "(nil)",
+    "@x",
+    ";{}",
+    "\x7fELF",
+    "SQLite format 3\0",
+    "\u4e2d\u6587",
+)
+
+
+@pytest.mark.parametrize("text", _NO_JSON)
+def test_what_is_no_configuration_refuses_the_start(tmp_path: Path, text: str) -> None:
+    for release in ("4.2.0", "5.5.0"):
+        start = _start(tmp_path, release, {"topics.json": text, "topics.json.bak": text})
+        assert start.unknown is None
+        assert start.first is not None
+        assert start.first.file == "config/topics.json.bak"
+    # The .bak alone is enough.
+    start = _start(tmp_path, "4.2.0", {"topics.json": text, "topics.json.bak": _GOOD["topics.json"]})
+    assert (start.first, start.unknown, start.from_backup) == (None, None, ["topics.json"])
+
+
+@pytest.mark.parametrize("text", ["// a comment\n{}", '9"topicConfigTable":{}}', "''", '[{"topicConfigTable":{}}]'])
+def test_what_some_brokers_read_leaves_the_start_open(tmp_path: Path, text: str) -> None:
+    start = _start(tmp_path, "5.5.0", {"topics.json": text, "topics.json.bak": text})
+    assert (start.first, start.unknown is not None) == (None, True)
+
+
+def test_a_group_file_without_a_value_is_refused_and_can_be_moved_away() -> None:
+    """Real 4.9.7, 5.3.3 and 5.5.0 do not start; 4.9.7 does with both copies moved away."""
+    found = forecast(open_store([str(outcome_store("nil-group"))]), ForecastRequest(instead=True))
+    refusal = found.worst.refusal
+    assert refusal is not None
+    assert (found.worst.verdict, refusal.file) == ("WILL NOT START", "config/subscriptionGroup.json.bak")
+    assert refusal.remedy.startswith("restore config/subscriptionGroup.json from a backup, a slave or another broker")
+    best = found.instead[0]
+    assert best.is_better
+    assert best.remedy.moved == ("config/subscriptionGroup.json", "config/subscriptionGroup.json.bak")
+    assert best.remedy.costs == ("starts without its consumer groups",)
+    assert best.outcome.losses.messages == 0
+
+
+def test_a_bad_backup_of_a_file_that_is_missing_is_moved_alone(tmp_path: Path) -> None:
+    _start(tmp_path, "5.3.3", {"consumerFilter.json.bak": _BAD})
+    (tmp_path / "config/consumerFilter.json").unlink()
+    start = read_config_files(open_store([str(tmp_path)]), rules_of_start("5.3.3"), Settings())
+    assert start.first is not None
+    assert start.first.moves_also == ()
+    assert "copy config/consumerFilter.json.bak, then move it to a place outside" in start.first.remedy
 
 
 @pytest.mark.parametrize("text", ["null", " null\n", "\ufeffnull", "{}", "\ufeff{}"])
