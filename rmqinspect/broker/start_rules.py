@@ -104,6 +104,26 @@ class Rules(RuleSet):
         "BrokerController#BrokerController, LmqConsumerOffsetManager#configFilePath",
         (("4.0.0", False), ("4.9.3", True)),
     )
+    rocksdb_config = Rule(
+        "topics, groups and offsets with storeType=defaultRocksDB",
+        "RocksDBConfigManager#load, RocksDBConsumerOffsetManager#merge",
+        (("4.0.0", "absent"), ("5.2.0", "alone"), ("5.3.1", "merged")),
+        {
+            "absent": "in files: the setting is not known",
+            "alone": "in databases below config/; the JSON files are not read",
+            "merged": "in databases below config/; a JSON file with the greater counter in dataVersion is read besides",
+        },
+    )
+    config_v2 = Rule(
+        "with configManagerVersion=v2 topics, groups and offsets are in the database config/rdb alone",
+        "BrokerController#BrokerController",
+        (("4.0.0", False), ("5.3.2", True)),
+    )
+    single_rocksdb = Rule(
+        "with useSingleRocksDBForAllConfigs topics, groups and offsets are in the database config/metadata",
+        "RocksDBTopicConfigManager#rocksdbConfigFilePath",
+        (("4.0.0", False), ("5.4.0", True)),
+    )
     schedule_offsets = Rule(
         "when config/delayOffset.json is read; a broken one refuses the start",
         "DefaultMessageStore#load, BrokerController#initialize",

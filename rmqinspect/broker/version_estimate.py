@@ -205,6 +205,7 @@ CLUES: tuple[Clue, ...] = (
     Clue("index headers count slots", _since("4.7.1"), _counts_slots),
     Clue("tags in the index", _since("5.4.0"), _tag_entries),
     Clue("no tags in the index", _until("5.3.3"), _no_tag_entries),
+    Clue("enableLmq in broker.conf", _since("4.9.3"), lambda e: "enableLmq" in e.store.settings, strong=False),
     # What is absent.
     Clue(
         "an empty abort, no abort.bak",

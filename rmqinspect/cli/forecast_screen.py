@@ -94,6 +94,7 @@ def screen(forecast: Forecast, store: Store, look: Look) -> Iterator[str]:
             yield from _replica_lines(forecast.replica, look.listing or "")
         if look.queues:
             yield from _queue_table(outcome.queues)
+        yield from SCREEN.several("not read", (f"{one}; {one.remedy}" for one in outcome.unread))
         yield from SCREEN.several("note", outcome.notes)
     yield from _way_lines(forecast)
     if forecast.salvage is not None:
@@ -107,7 +108,7 @@ def alike(forecast: Forecast) -> list[list[Outcome]]:
 
 def _consequences(outcome: Outcome) -> list[str]:
     lines = (*_load_words(outcome), *_start_lines(outcome), *_loss_lines(outcome, UTC))
-    return [outcome.verdict.value, *lines, *_queue_table(outcome.queues), *outcome.notes]
+    return [outcome.verdict.value, *lines, *_queue_table(outcome.queues), *map(str, outcome.unread), *outcome.notes]
 
 
 def verdict_lines(forecast: Forecast) -> Iterator[str]:

@@ -162,6 +162,11 @@ rename() {{
   mv -T -- "$store/$1" "$store/$2"
 }}
 
+copy_file() {{
+  [ ! -e "$store/$2" ] || fail "$store/$2 exists already: nothing is overwritten"
+  cp -a -- "$store/$1" "$store/$2"
+}}
+
 start_broker() {{
   exec "$ROCKETMQ_HOME/bin/mqbroker" -c "$BROKER_CONF"
 }}
@@ -257,6 +262,7 @@ def _steps(forecast: Forecast) -> list[_Step]:
                 for bit in way.remedy.bits
             ]
             commands += [f"rename {quote_path(name)} {quote_path(new)}" for name, new in way.remedy.renamed]
+            commands += [f"copy_file {quote_path(name)} {quote_path(new)}" for name, new in way.remedy.copied]
             changes_files = bool(commands)
             has_abort = not worst.clean_exit and "abort" not in way.moved
             if has_abort is way.outcome.clean_exit:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqinspect.broker.unread import OFFSETS, unread_by_writer
 from rmqinspect.cli.decode import print_rows
 from rmqinspect.cli.options import choose_format, open_named, use_colour
 from rmqinspect.cli.session import Session, printed_to, tell_unmatched, with_offsets
@@ -210,6 +211,9 @@ def _offsets(survey: "GroupSurvey", store: "Store", zone: tzinfo) -> Iterator[st
             if copy.behind or copy.ahead:
                 ahead = f", {count(copy.ahead, 'message')} not at all" if copy.ahead else ""
                 yield f"{copy.file}: with it {count(copy.behind, 'message')} would be consumed again{ahead}"
+    for one in unread_by_writer(store):
+        if one.document == OFFSETS:
+            yield f"{one}; {one.remedy}"
     if not survey.files:
         none = "no consumerOffset.json that can be read" if _has_config(store) else "no config folder was given"
         why = why_unknown(store, "consumer offsets")

@@ -14,7 +14,7 @@ cost the same that comes first which brings back more units. The others are name
 combinations only those are, that are better than all before them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -24,6 +24,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.broker.unread import segments_in
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.consumequeue.units import message_mask, read_units
@@ -76,6 +77,7 @@ def other_ways(worst: Outcome, store: Store | None, after: After) -> list[Altern
     ways = [_other_exit(worst, store, after), *_other_releases(worst, eras)]
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _unblocked(worst, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_bits_set_back(worst, store, after))
+    ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_all_read(worst, after))
     refused = worst if worst.refusal else replace(worst, refusal=_refused_by_others(worst, eras))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _remedies(refused, store, after))
     for way in _combinations(worst, eras, store, after):
@@ -147,6 +149,13 @@ def _with_bits_set_back(worst: Outcome, store: Store | None, after: After) -> It
         outcome = after(remedy).tell(worst.release, worst.clean_exit)
     if remedy.bits:
         yield remedy, outcome
+
+
+def _with_all_read(worst: Outcome, after: After) -> Iterator[tuple[Remedy, Outcome]]:
+    """Yield what makes the broker read all that lies where it does not look, and what a start does then."""
+    remedy = Remedy(copied=tuple(one.copy for one in worst.unread if one.copy is not None))
+    if remedy.copied:
+        yield remedy, after(remedy).tell(worst.release, worst.clean_exit)
 
 
 def _other_releases(worst: Outcome, eras: Iterable[Outcome]) -> Iterator[Alternative]:
@@ -238,6 +247,7 @@ def _way(worst: Outcome, outcome: Outcome, remedy: Remedy = NO_REMEDY) -> Altern
     parts += ["with an empty file in the place of the folder abort"] if replaced else []
     parts += [f"with {name} brought to {group_digits(length)} bytes" for name, length in remedy.lengths]
     parts += [f"with {name} renamed to {new}" for name, new in remedy.renamed]
+    parts += [f"with {name} copied to {new}" for name, new in remedy.copied]
     parts += [f"with {name}={value}" for name, value in remedy.settings]
     parts += [f"with a flipped bit of {bit.file} at {describe_offset(bit.position)} set back" for bit in remedy.bits]
     if outcome.clean_exit != worst.clean_exit and ABORT not in remedy.moved:
@@ -269,7 +279,8 @@ def remedied(store: Store, remedy: Remedy) -> Store:
         length = lengths.get(file.name)
         return file if length is None else replace(file, size=length, length=length)
 
-    left = without_files(store, (*remedy.moved, *names))
+    left = _with_copied_segments(store, {name for name, _ in remedy.copied})
+    left = without_files(left, (*remedy.moved, *names))
     renamed = [_renamed(file, names[file.name], store) for file in store.files if file.name in names]
     segments = [*left.segments, *(file for file in renamed if isinstance(file, Segment))]
     queue_files = [*left.queue_files, *(file for file in renamed if isinstance(file, QueueFile))]
@@ -280,7 +291,29 @@ def remedied(store: Store, remedy: Remedy) -> Store:
         queue_files=tuple(map(resized, sorted(queue_files, key=attrgetter("topic", "queue_id", "kind", "base")))),
         index_files=tuple(map(resized, left.index_files)),
         checkpoint=resized(left.checkpoint) if left.checkpoint else None,
+        config_files={**left.config_files, **_copies(left, remedy)},
         settings={**left.settings, **dict(remedy.settings)},
+    )
+
+
+def _copies(store: Store, remedy: Remedy) -> dict[str, StoreFile]:
+    """Return the copies of configuration files that a remedy makes, by their names in config/."""
+    files = {file.name: file for file in store.config_files.values()}
+    made = (replace(files[name], name=copy) for name, copy in remedy.copied if name in files)
+    return {file.name.rpartition("/")[2]: file for file in made}
+
+
+def _with_copied_segments(store: Store, copied: Collection[str]) -> Store:
+    """Return a store with the segments of folders that broker.conf does not name, once they are copied."""
+    avoided = [oddity for oddity in store.of_broker("not_read") if f"{oddity.name}/*" in copied]
+    added = {segment.path: segment for oddity in avoided for segment in segments_in(store, oddity)}
+    if not added:
+        return store
+    return replace(
+        store,
+        files=tuple(added.get(file.path, file) for file in store.files),
+        segments=tuple(sorted((*store.segments, *added.values()), key=attrgetter("base"))),
+        oddities=tuple(oddity for oddity in store.oddities if oddity not in avoided),
     )
 
 

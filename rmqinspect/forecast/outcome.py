@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 
 from rmqinspect import notebook
 from rmqinspect.broker.eras import Era
+from rmqinspect.broker.unread import Unread
 from rmqinspect.document import Part, means
 from rmqinspect.text import count, group_digits
 from rmqinspect.topics import is_system_topic
@@ -189,6 +190,7 @@ class Outcome:
     lost_queues: list[LostQueue] = field(default_factory=list)
     gone_first: str = ""  # what lay before the log, and no retention can have taken
     misplaced: int = 0  # records of the scan that stay, and whose PHYSICALOFFSET is another place: copied, or moved
+    unread: list[Unread] = field(default_factory=list)  # what lies only where the broker does not look
     lock_holder: int | None = None  # process id; 0 or less: a process invisible from here; None: none
 
     @property
@@ -215,11 +217,12 @@ class Remedy(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()  # lines of broker.conf
     costs: tuple[str, ...] = ()  # what this gives up beside messages
     bits: tuple[SetBack, ...] = ()  # flipped bits that are set back
+    copied: tuple[tuple[str, str], ...] = ()  # files, and the names of their copies
 
     @property
     def steps(self) -> tuple[object, ...]:
         """What is done, one after the other."""
-        return (*self.moved, *self.lengths, *self.renamed, *self.settings, *self.bits)
+        return (*self.moved, *self.lengths, *self.renamed, *self.settings, *self.bits, *self.copied)
 
     def then(self, more: "Remedy") -> "Remedy":
         """Return a remedy followed by another one."""
@@ -230,6 +233,7 @@ class Remedy(NamedTuple):
             self.settings + more.settings,
             self.costs + more.costs,
             self.bits + more.bits,
+            self.copied + more.copied,
         )
 
 
@@ -387,6 +391,7 @@ def loss_words(outcome: Outcome) -> str:
         parts = ["records not counted"]
     if outcome.unreachable:
         parts.append(f"{count(outcome.unreachable, 'message')} out of reach for consumers")
+    parts += [f"{one.holds} in {one.file}, which it does not read" for one in outcome.unread]
     if without_log:
         parts.append(f"{count(losses.units, 'queue unit')} of a log that is not here")
     return ", ".join(parts) or "nothing"

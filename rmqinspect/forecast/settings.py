@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 from rmqinspect.broker.delays import DEFAULT_LEVELS
 from rmqinspect.broker.gone import OFFSETS, emptied_config, gone_config
 from rmqinspect.broker.start_rules import Rules
+from rmqinspect.broker.unread import Unread, unread
 from rmqinspect.codec.java import java_number
 from rmqinspect.config.decoding import Fate, decode
 from rmqinspect.config.json_files import OFFSET_FILES, read_config, too_large
@@ -338,6 +339,7 @@ class ConfigStart:
     first: Refusal | None = None  # before the store is loaded
     last: Refusal | None = None  # behind recovery
     unknown: str | None = None  # why it cannot be told whether the start goes on
+    unread: list[Unread] = field(default_factory=list)  # what lies only where the broker does not look
     notes: list[str] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
 
@@ -383,7 +385,7 @@ def read_config_files(
     the files behind recovery are read.
     """
     copies = copies or ConfigCopies(store)
-    start = ConfigStart()
+    start = ConfigStart(unread=unread(store, rules))
     first = list(_FIRST[rules.config_files])
     last: list[str] = []
     (first if rules.schedule_offsets == "first" else last).append(_DELAYS)
@@ -403,7 +405,7 @@ def _read_all(
     copies: ConfigCopies, rules: Rules, settings: Settings, names: Sequence[str], start: ConfigStart
 ) -> Refusal | None:
     for name in names:
-        if name == "consumerOffset.json" and settings.enable_lmq:
+        if name == "consumerOffset.json" and settings.enable_lmq and rules.light_queues:
             name = "lmqConsumerOffset.json"
         if (refusal := _read(copies, rules, _KINDS[name], start)) is not None:
             return refusal

@@ -329,7 +329,7 @@ def verdict_of(outcome: Outcome, *, cuts_records: bool) -> Verdict:
         return Verdict.REFUSES
     if outcome.proofs:
         return Verdict.EMPTY
-    return Verdict.LOSES if cuts_records or outcome.unreachable else Verdict.SAFE
+    return Verdict.LOSES if cuts_records or outcome.unreachable or outcome.unread else Verdict.SAFE
 
 
 def _proofs(outcome: Outcome, evidence: Evidence, *, cuts_records: bool) -> Iterator[str]:

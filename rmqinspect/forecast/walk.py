@@ -200,7 +200,7 @@ class _Walk:
         evidence, outcome = self.evidence, self.outcome
         timer = load_timer_log(evidence.store, self.rules, evidence.settings)
         config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config, timer.refusal)
-        outcome.config_from_backup = config.from_backup
+        outcome.config_from_backup, outcome.unread = config.from_backup, config.unread
         gone = evidence.config.gone
         outcome.notes += [*config.notes, *timer_notes(evidence.store, self.rules, evidence.settings, gone)]
         outcome.decisions += config.decisions

@@ -29,6 +29,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rmqinspect.broker.gone import TIMERCHECK, emptied_config, gone_config, how_gone, start_without
+from rmqinspect.broker.unread import unread_by_writer
 from rmqinspect.codec.fastjson import CHARSETS, JsonDocument
 from rmqinspect.config.decoding import Decoded, decode
 from rmqinspect.config.json_files import key_number, too_large
@@ -193,6 +194,7 @@ def check_configs(store: Store) -> Iterator[Finding]:
             yield finding
     yield from check_epochs(others.get("epochFileCheckpoint"), others.get("epochFileCheckpoint.bak"))
     yield from _gone(store)
+    yield from _not_read(store)
     yield from (finding for finding in _emptied(store) if finding.file not in reported)
 
 
@@ -299,6 +301,18 @@ def _gone(store: Store) -> Iterator[Finding]:
             expected=f"the file, because of {proof}",
             found="no file" if file is None else count(file.size, "byte"),
             absent=file is None,
+        )
+
+
+def _not_read(store: Store) -> Iterator[Finding]:
+    """Yield what lies only where the broker that broker.conf describes does not look."""
+    for one in unread_by_writer(store):
+        yield Finding(
+            "ST-CONFIG-GONE" if one.document else "CL-NOT-READ",
+            f"{one}; {one.remedy}",
+            file=one.file,
+            expected=f"the same in {one.instead}",
+            found=one.setting,
         )
 
 

@@ -175,6 +175,7 @@ SHOWN_ELSEWHERE = {
     "ST-DELAY": "test_delay_offsets",
     "ST-CLOCK": "test_delay_offsets",
     "ST-CONFIG": "test_config_checks",
+    "CL-NOT-READ": "test_unread",
     "CQ-NAME": "test_names",
     "IX-NAME": "test_names",
     "CL-FIRST": "test_lost_files",
