@@ -23,6 +23,7 @@ EXPLAIN = "rmqinspect explain {what}"
 FIND_ID = "rmqinspect find {store} --id {id}"
 GROUPS = "rmqinspect groups {store}"
 FORECAST = "rmqinspect forecast {store}"
+REBUILD_OFFSETS = "rmqinspect rebuild {store} -o NEW --set-offsets"
 SALVAGE = "rmqinspect salvage {store} -o NEW"
 SHOW = "rmqinspect show {store} --at {at}"
 

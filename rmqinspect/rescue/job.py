@@ -12,39 +12,41 @@ source. Sizes come from broker.conf, else from the files that are there, else th
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS, level_delay
+from rmqinspect.broker.gone import TOPICS, gone_config
+from rmqinspect.broker.groups import is_own_topic
 from rmqinspect.broker.version_estimate import YOUNGEST, estimate_version
-from rmqinspect.commands import SALVAGE, fill_command
+from rmqinspect.config.json_files import read_config, read_consumer_offsets
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.document import as_object
-from rmqinspect.errors import DamageFound, NotAStore, Refused, Unreadable
-from rmqinspect.forecast.outcome import Verdict, verdict_line
+from rmqinspect.errors import DamageFound, Refused, Unreadable
+from rmqinspect.forecast.outcome import SERVING, Verdict, verdict_line
 from rmqinspect.forecast.settings import BATCH_TYPE, settings_of, topic_types
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, read_index_files
 from rmqinspect.index.geometry import Geometry as IndexGeometry
 from rmqinspect.rescue import receipt as document
-from rmqinspect.rescue.new_store import NewStore
-from rmqinspect.rescue.rebuild import DERIVED, INDEX, QUEUES, Plan, Rebuilt, rebuild_derived
-from rmqinspect.rocksdb.databases import used_databases
-from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict, unpacked
+from rmqinspect.rescue.group_offsets import Beyond, beyond, positions_of, set_back, without_record
+from rmqinspect.rescue.new_store import COPIED, EDITED, LINKED, NewStore
+from rmqinspect.rescue.rebuild import DERIVED, INDEX, QUEUES, Plan, Rebuilt, count_derived, rebuild_derived
+from rmqinspect.rescue.sound_log import refuse_damage, refuse_unread_databases
+from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.schemas.dledger import EntryIndexUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import allocated_size, running_broker
 from rmqinspect.system import uri
 from rmqinspect.system.run import describe_run
-from rmqinspect.text import count
+from rmqinspect.text import escape
 from rmqinspect.times import format_micros, to_micros
-from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.custody import Watch
-from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
-from rmqinspect.verify.run import verify, verify_and_forecast
+from rmqinspect.verify.run import verify_and_forecast
 from rmqinspect.version import tool_name
 
 _LARGEST_FILE = 2**31 - 1  # bytes: a broker's sizes are Java ints
@@ -83,6 +85,8 @@ class RebuildRequest:
     config: str | None = None  # a broker.conf
     max_config: int = 13 << 20
     jobs: int = 1
+    dry_run: bool = False
+    set_offsets: bool = False  # set consumer offsets beyond the end of their queue back to it, in the new store
 
 
 @dataclass(slots=True)
@@ -90,60 +94,20 @@ class Result:
     """What was made; not named yet."""
 
     receipt: document.Receipt
-    proof: VerifyResult
-    holds: bool  # WHOLE, and its start loses nothing
-    odd: list[Finding] = field(default_factory=list)
+    proof: VerifyResult | None  # None: nothing was written
+    holds: bool  # WHOLE, and its start loses nothing; of a dry run, nothing speaks against it
+    salvage_keeps_ends: bool = False  # the source has units up to all offsets that lie beyond the rebuilt queues
+    lacks_topics: bool = False  # topics.json had topics that it does not name: clients do not see them before it does
 
+    @property
+    def would_skip(self) -> bool:
+        """Whether groups would not get messages that are stored after the next start."""
+        return any(not one.is_set for one in self.receipt.offsets_beyond)
 
-def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
-    """Check the log of a store alone, and every record in it; return the result.
-
-    :raises DamageFound: it is damaged.
-    :raises Unreadable: not all of it can be read.
-    :raises NotAStore: there is no log, or no record in it.
-    """
-    if not store.segments:
-        raise NotAStore(f"{store.name}: no commit log: there is nothing to rebuild from")
-    codes = frozenset(code for code in BY_CODE if code.startswith(("CL-", "DL-"))) | {"ST-IO"}
-    log = replace(
-        store,
-        given="segment",
-        files=tuple(store.segments),
-        queue_files=(),
-        index_files=(),
-        checkpoint=None,
-        config_files={},
-        queue_folders=frozenset(),
-        unpacked_config={},
-        # What hides segments counts, what lies among them does not: it is left out.
-        oddities=tuple(one for one in store.unread_entries if not one.place or one.place[0].startswith(_LOGS)),
-    )
-    result = verify(log, VerifyOptions("standard", codes, 10, jobs), progress=advance)
-    if result.interrupted_at is not None:
-        raise KeyboardInterrupt
-    if result.unread:
-        raise Unreadable(f"{store.name}: the log cannot be read: {result.unread[0]}")
-    if result.damage:
-        worst = next(one for one in result.findings.rows if one.severity == "error" and one.code != "ST-IO")
-        raise DamageFound(
-            f"{store.name}: the log is damaged, {count(result.damage, 'error')}; {worst.code}: {worst.message}; "
-            f"rebuild takes a sound log only, this one takes: {fill_command(SALVAGE, store.paths)}"
-        )
-    if not any(account.records for account in result.accounts):
-        raise NotAStore(f"{store.name}: no record in the log: there is nothing to rebuild from")
-    return result
-
-
-def refuse_unread_databases(store: Store) -> None:
-    """Check that what a store keeps in RocksDB can be read, and written again.
-
-    :raises Unreadable: the library is not installed.
-    """
-    if used_databases(store) and not has_rocksdict():
-        raise Unreadable(
-            f"{store.name}: queues, configuration or timers in RocksDB: not read, and could not be written again; "
-            f"install the extra: {INSTALL}"
-        )
+    @property
+    def is_complete(self) -> bool:
+        """Whether nobody has to do anything before the next start."""
+        return self.holds and not self.would_skip and not self.lacks_topics
 
 
 class RebuildJob:
@@ -157,6 +121,7 @@ class RebuildJob:
         self._brought: list[document.Brought] = []
         self._paths: list[str] = []  # of what was brought
         self._left_out: list[document.LeftOut] = []
+        self._beyond: list[Beyond] = []  # offsets of groups beyond the ends of rebuilt queues
 
     def go(self) -> Result:
         """Build the store up to where it could get its name.
@@ -173,6 +138,9 @@ class RebuildJob:
         checked = refuse_damage(store, request.jobs, self._advance)
         release, why = self._choose_release()
         plan, assumed = self._plan(release)
+        counted = self._look_ahead(plan)
+        if request.dry_run or (self._beyond and not request.set_offsets):
+            return self._foresee_rebuild(checked.log_end, plan, counted, release, why, assumed)
         self._check_room(checked.log_end)
         digests = watch.take_digests(watch.before.exhibits if request.digests else (), request.jobs)
         self._bring_log(checked.log_end)
@@ -184,15 +152,78 @@ class RebuildJob:
             change = custody.changed[0]
             raise Refused(f"{change.file}: changed while it was read: {change.what}; nothing is kept")
         proof = self._prove(release)
-        start = proof.next_start
         sums = {watch.before.exhibits[name].file.path: digest for name, digest in custody.digests.items()}
-        brought = [replace_sum(one, sums.get(path)) for one, path in zip(self._brought, self._paths, strict=True)]
-        receipt = document.Receipt(
+        self._brought = [replace_sum(one, sums.get(path)) for one, path in zip(self._brought, self._paths, strict=True)]
+        receipt = self._rebuild_receipt(plan, rebuilt, release, why, assumed, proof)
+        return Result(receipt, proof, _holds(proof), lacks_topics=self._lacks_topics(receipt))
+
+    # --- before anything is written ---------------------------------------------------------------
+
+    def _look_ahead(self, plan: Plan) -> Rebuilt | None:
+        """Look which groups would skip messages, and which topics no file names; return what would be written.
+
+        None where nobody asks for it: the log is read for it.
+
+        :raises DamageFound: topics.json is gone, and the log has batches: which queues are batch queues only it says.
+        """
+        if QUEUES not in plan.what:
+            return count_derived(self._store, plan, progress=self._advance) if self._request.dry_run else None
+        in_doubt = without_record(self._store, positions_of(self._store))
+        names_topics = read_config(self._store, TOPICS) is not None
+        if not in_doubt and names_topics and not self._request.dry_run:
+            return None
+        asked = plan if self._request.dry_run else replace(plan, what=frozenset((QUEUES,)))
+        counted = count_derived(self._store, asked, jobs=self._request.jobs, progress=self._advance)
+        if counted.batched and not names_topics:
+            raise DamageFound(
+                f"{self._store.name}: topics.json is gone, and {', '.join(map(escape, sorted(counted.batched)))} "
+                f"{'have' if len(counted.batched) > 1 else 'has'} batches: only topics.json says which topics have "
+                "batch queues. Put that of a backup, or of a slave, into config/ and rebuild then"
+            )
+        ends = {queue: one.end for queue, one in counted.queues.items()}
+        self._beyond = beyond(self._store, in_doubt, ends)
+        return counted
+
+    def _foresee_rebuild(
+        self,
+        log_end: int | None,
+        plan: Plan,
+        counted: Rebuilt | None,
+        release: str,
+        why: str,
+        assumed: Sequence[str],
+    ) -> Result:
+        """Return what a run would make; nothing is written."""
+        for segment in self._store.segments:
+            how = LINKED if self._links(segment, log_end) else COPIED
+            self._note_brought(segment, log_name(segment), how)
+        for file, name in self._others():
+            self._note_brought(file, name, COPIED)
+        self._name_left_out_of(in_rocksdb=plan.in_rocksdb is not None)
+        receipt = self._rebuild_receipt(plan, counted or Rebuilt(), release, why, assumed, None, dry_run=True)
+        keeps = bool(self._beyond) and all(one.is_proven for one in self._beyond)
+        return Result(receipt, None, holds=True, salvage_keeps_ends=keeps, lacks_topics=self._lacks_topics(receipt))
+
+    def _rebuild_receipt(
+        self,
+        plan: Plan,
+        rebuilt: Rebuilt,
+        release: str,
+        why: str,
+        assumed: Sequence[str],
+        proof: VerifyResult | None,
+        *,
+        dry_run: bool = False,
+    ) -> document.Receipt:
+        request = self._request
+        start = None if proof is None else proof.next_start
+        return document.Receipt(
             schema_version=document.SCHEMA_VERSION,
             tool=tool_name(),
             command="rebuild",
             store=uri.shown(request.target),
-            source=[uri.shown(path) for path in store.paths],
+            source=[uri.shown(path) for path in self._store.paths],
+            dry_run=dry_run,
             started=format_micros(to_micros(self._started)),
             ended=format_micros(to_micros(datetime.now(UTC))),
             broker_version=release,
@@ -201,17 +232,36 @@ class RebuildJob:
             geometry=document.Geometry(
                 plan.queue_file, plan.batch_file, plan.ext_file, plan.index.slots, plan.index.entries
             ),
-            assumed=assumed,
-            brought=brought,
+            assumed=list(assumed),
+            brought=self._brought,
             left_out=self._left_out,
             derived=derived(rebuilt),
+            offsets_beyond=[
+                document.GroupOffset(*one.position, one.end, request.set_offsets and not dry_run)
+                for one in self._beyond
+            ],
+            unnamed_topics=self._unnamed_topics(rebuilt),
             notes=rebuilt.notes,
-            verdict=proof.verdict,
-            next_start=verdict_line(start) if start is not None else "",
+            verdict=None if proof is None else proof.verdict,
+            next_start=None if start is None else verdict_line(start),
             run=as_object(describe_run()),
         )
-        holds = not proof.damage and proof.complete and start is not None and start.worst.verdict is Verdict.SAFE
-        return Result(receipt, proof, holds)
+
+    def _lacks_topics(self, receipt: document.Receipt) -> bool:
+        """Whether topics.json lacks topics that it had; a log that is given alone never had one."""
+        is_there = read_config(self._store, TOPICS) is not None
+        return bool(receipt.unnamed_topics) and (is_there or TOPICS in gone_config(self._store))
+
+    def _unnamed_topics(self, rebuilt: Rebuilt) -> dict[str, int]:
+        """Return the users' topics with queues that topics.json does not name, and how many; all where it is not there.
+
+        A topic that was deleted has records, too: a group's offset in it says that it was not.
+        """
+        found = read_config(self._store, TOPICS)
+        known = frozenset() if found is None else frozenset(found.table("topicConfigTable"))
+        consumed = {one.topic for one in read_consumer_offsets(self._store)[0] if one.offset > 0}
+        queues = Counter(topic for topic, _ in rebuilt.queues if topic not in known and not is_own_topic(topic))
+        return {topic: number for topic, number in sorted(queues.items()) if found is None or topic in consumed}
 
     # --- what to write --------------------------------------------------------------------------
 
@@ -305,16 +355,26 @@ class RebuildJob:
     def _bring_log(self, log_end: int | None) -> None:
         names: set[str] = set()
         for segment in self._store.segments:
-            folder = "commitlog" if segment.kind == "segment" else f"{ledger_folder(segment)}/data"
-            name = f"{folder}/{segment.base:020d}"
+            name = log_name(segment)
             if name in names:
                 raise Refused(f"{segment.name}: the log has two segments of base {segment.base}")
             names.add(name)
             self._bring(segment, name, link=self._links(segment, log_end))
 
     def _bring_others(self, *, in_rocksdb: bool) -> None:
+        edited = set_back(self._store, self._beyond)
         for file, name in self._others():
-            self._bring(file, name)
+            if name not in edited:
+                self._bring(file, name)
+        for name, raw in edited.items():
+            self._new.write(name, raw)
+            source = self._store.config_files.get(name.removeprefix("config/"))
+            self._brought.append(document.Brought(name, len(raw), EDITED))
+            self._paths.append("" if source is None else source.path)
+        self._name_left_out_of(in_rocksdb=in_rocksdb)
+
+    def _name_left_out_of(self, *, in_rocksdb: bool) -> None:
+        """Note what of the source is neither brought nor written anew."""
         written = (*_WRITTEN_ANEW, *(folder for what in self._what for folder in DERIVED[what]))
         for file in self._store.files:
             first = (_name_of(file, self._store) or file.name).partition("/")[0]
@@ -350,7 +410,9 @@ class RebuildJob:
                 yield file, name
 
     def _bring(self, file: StoreFile, name: str, *, link: bool = False) -> None:
-        how = self._new.bring(file, name, link=link, done=self._advance)
+        self._note_brought(file, name, self._new.bring(file, name, link=link, done=self._advance))
+
+    def _note_brought(self, file: StoreFile, name: str, how: str) -> None:
         self._brought.append(document.Brought(name, file.size, how))
         self._paths.append(file.path)
 
@@ -372,6 +434,25 @@ class RebuildJob:
 def replace_sum(one: document.Brought, digest: str | None) -> document.Brought:
     """Return a row of the receipt with the digest of its source."""
     return document.Brought(one.file, one.size, one.how, digest)
+
+
+def _holds(proof: VerifyResult) -> bool:
+    """Whether a new store is whole, and its start loses nothing.
+
+    What the source's config/ lacks the new store lacks as well: that is said, and no fault of what was written.
+    """
+    start = proof.next_start
+    lacking = sum(one.count for one in proof.findings.rows if one.code == "ST-CONFIG-GONE" and one.severity == "error")
+    if proof.damage > lacking or not proof.complete or start is None:
+        return False
+    serves = start.worst.verdict in SERVING and not start.worst.losses.messages
+    return start.worst.verdict is Verdict.SAFE or (bool(lacking) and serves)
+
+
+def log_name(segment: Segment) -> str:
+    """Return the name of a segment in a new store."""
+    folder = "commitlog" if segment.kind == "segment" else f"{ledger_folder(segment)}/data"
+    return f"{folder}/{segment.base:020d}"
 
 
 def _is_ledger_index(size: int) -> bool:

@@ -35,7 +35,7 @@ from rmqinspect.system.output_file import as_refusal, signals_deferred
 from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size
 
-LINKED, REFLINKED, COPIED = "linked", "reflinked", "copied"
+LINKED, REFLINKED, COPIED, EDITED = "linked", "reflinked", "copied", "edited"
 """How a file came into the store: another name of the same file; a copy that shares its blocks until one of both is
 written to; a copy, in which long runs of zeros are holes."""
 

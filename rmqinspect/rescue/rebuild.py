@@ -103,6 +103,7 @@ class Rebuilt:
     entries: int = 0
     ledger_units: int = 0  # of a DLedger log's own index
     checkpoint: dict[str, int] = field(default_factory=dict)
+    batched: set[str] = field(default_factory=set)  # topics with batches, that were not said to have batch queues
     notes: list[str] = field(default_factory=list)  # what is not as a broker would have written it, for people
 
 
@@ -319,6 +320,8 @@ class _Writer:
             return
         is_batch = own and queue[0] in self.plan.batch_topics
         files = self._batches if is_batch else self._queues
+        if own and not is_batch and bool((columns.messages[rows] > 1).any()):
+            self._rebuilt.batched.add(queue[0])
         units: Units = np.zeros(len(rows), files.unit)
         units["physical_offset"], units["size"] = columns.physical_offset[rows], columns.size[rows]
         units["tags_code"] = tags[rows]

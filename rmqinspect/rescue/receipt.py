@@ -22,7 +22,7 @@ class Brought(Part, frozen=True):
         str,
         means(
             "`copied`; `reflinked`: a copy that shares its blocks until one of both is written to; `linked`: the "
-            "source's own file by another name (`--link`)"
+            "source's own file by another name (`--link`); `edited`: with offsets set back (`--set-offsets`)"
         ),
     ]
     sha256: Annotated[str | None, means("SHA-256 of the source's file; null without `--hash`")] = None
@@ -66,6 +66,18 @@ class Derived(Part, frozen=True):
     odd_queues: Annotated[list[RebuiltQueue], means("queues with copies, or with records that got no unit")]
 
 
+class GroupOffset(Part, frozen=True):
+    """An offset of a group, or of a delay level, beyond the end of its rebuilt queue."""
+
+    file: Annotated[str, means("of `config/`")]
+    group: Annotated[str, means("the group; of a delay level its number")]
+    topic: Annotated[str, means("topic of the queue")]
+    queue_id: Annotated[int, means("its number")]
+    offset: Annotated[int, means("where the group goes on")]
+    end: Annotated[int, means("queue offset that the next message gets: all before `offset` would not be delivered")]
+    is_set: Annotated[bool, means("whether it is set to `end` in the new store (`--set-offsets`)")]
+
+
 class Geometry(Part, frozen=True):
     """Sizes that no file says."""
 
@@ -96,15 +108,23 @@ class Receipt(Head, frozen=True):
     """The whole receipt of a rebuild."""
 
     source: Annotated[list[str], means("paths that were given")]
+    dry_run: Annotated[bool, means("whether nothing was written")]
     only: Annotated[str | None, means("`queues` or `index`: what alone was written anew; null: all")]
     geometry: Annotated[Geometry, means("sizes of the new files")]
     assumed: Annotated[list[str], means("what these sizes rest on, sentences")]
     brought: Annotated[list[Brought], means("files of the source")]
     left_out: Annotated[list[LeftOut], means("what is not in the new store")]
     derived: Annotated[Derived, means("what was written anew")]
+    offsets_beyond: Annotated[list[GroupOffset], means("offsets of groups beyond the ends of rebuilt queues")]
+    unnamed_topics: Annotated[
+        dict[str, int],
+        means("topics with queues that `topics.json` does not name, and how many: no client sees them until it does"),
+    ]
     notes: Annotated[list[str], means("what differs from what a broker would have written, sentences")]
-    verdict: Annotated[str, means("of `verify --level deep` of the new store")]
-    next_start: Annotated[str, means("of `forecast` of the new store, for `broker_version`")]
+    verdict: Annotated[str | None, means("of `verify --level deep` of the new store; null where nothing was written")]
+    next_start: Annotated[
+        str | None, means("of `forecast` of the new store, for `broker_version`; null where nothing was written")
+    ]
     run: Annotated[dict[str, Any], means(RUN)]
 
 

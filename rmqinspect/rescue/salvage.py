@@ -33,7 +33,7 @@ from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import LARGEST, bridge
 from rmqinspect.rescue.broken_files import TIMER, Broken, broken_files
-from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildRequest, derived, refuse_unread_databases
+from rmqinspect.rescue.job import QUEUE_DATABASES, RebuildRequest, derived
 from rmqinspect.rescue.ledger_bridge import ledger_bridge
 from rmqinspect.rescue.ledger_plan import LedgerPlanner
 from rmqinspect.rescue.ledger_state import ledger_of, mend_state
@@ -50,6 +50,7 @@ from rmqinspect.rescue.receipt import SCHEMA_VERSION, Brought
 from rmqinspect.rescue.salvage_rows import aside_row, blank_row, kept_units, lost_offsets, repairs, source_row
 from rmqinspect.rescue.second_look import contradicted_in, has_copies, read_order, suspect, take_all_out
 from rmqinspect.rescue.segment_size import choose_segment_size
+from rmqinspect.rescue.sound_log import refuse_unread_databases
 from rmqinspect.rescue.sources import Composite, Range, Source, judge_source
 from rmqinspect.rescue.timer_files import move_off_bridges, timers_of, without_timers
 from rmqinspect.rocksdb.unpack import unpacked

@@ -209,6 +209,12 @@ def _has_queue(records: Records, unit: Unit, before: int) -> bool:
     return any(bytes(records.raw[records.topic_starts[row] : records.topic_ends[row]]) == topic for row in rows)
 
 
+def unit_place(store: Store, topic: str, queue_id: int, offset: int) -> int | None:
+    """Return the physical offset that the unit of a queue offset leads to; None without a unit of a message there."""
+    place = _unit_at(store, topic, queue_id, offset)
+    return None if place == _HOLE else place
+
+
 def _unit_at(store: Store, topic: str, queue_id: int, offset: int) -> int | None:
     """Return where the unit of a queue offset leads; `_HOLE` for zeros between units, None behind the last one."""
     size = dtype_of(LAYOUTS["queue"]).itemsize

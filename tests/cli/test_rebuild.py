@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.rescue import job
+from rmqinspect.rescue import job, sound_log
 from rmqinspect.rescue.rebuild import rebuild_derived
 from tests.support import command, oracle
 from tests.support.building import STORED
@@ -138,7 +138,7 @@ def test_a_config_that_refuses_the_start_gives_no_store(store: Path, new: Path, 
 
 
 def test_databases_need_their_library(new: Path, run: command.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "has_rocksdict", lambda: False)
+    monkeypatch.setattr(sound_log, "has_rocksdict", lambda: False)
     status, _, err = run(oracle.store("broker", "rocksdb-5.3.3"), "-o", new)
     assert status == 4 and "pip install '.[rocksdb]'" in err
     assert list(new.parent.iterdir()) == []

@@ -19,10 +19,27 @@ from rmqinspect.cli.verbs import run
 class RebuildArguments(NewStoreOptions, SourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
     """What `rebuild` is asked for."""
 
+    output: str = option(
+        "-o",
+        "--output",
+        default="",
+        type=click.Path(),
+        metavar="NEW",
+        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it. Needed unless"
+        " --dry-run is given.",
+    )
     only: str | None = option(
         "--only",
         type=click.Choice(("queues", "index")),
         help="Write only these anew, and the checkpoint; bring the others as they are.",
+    )
+    set_offsets: bool = option(
+        "--set-offsets",
+        is_flag=True,
+        help="Set offsets of groups beyond the end of their rebuilt queue back to it, in NEW/config.",
+    )
+    dry_run: bool = option(
+        "--dry-run", is_flag=True, help="Print the same screen, write nothing; NEW need not be given."
     )
     broker_version: str | None = release_option()
 
@@ -35,12 +52,16 @@ def command(arguments: RebuildArguments) -> int:
     The log and config/ are brought to NEW; all that follows from the log is written as a broker of the version writes
     it. NEW is verified, and its next start walked: it gets its name only if it is whole and the start loses nothing.
 
-    Exit status: 0 made, 3 the log is damaged (salvage takes it) or the new store was not whole, 6 NEW exists, lies
-    inside the store, or has no room.
+    Where groups would not get new messages, because their offsets lie beyond the ends of the rebuilt queues, nothing is
+    made: the offsets are listed with the better way, salvage or --set-offsets.
+
+    Exit status: 0 made, 3 the log is damaged (salvage takes it), groups would skip messages, topics.json has to be put
+    in order before a start, or the new store was not whole, 6 NEW exists, lies inside the store, or has no room.
 
     \b
     Examples:
       rmqinspect rebuild STORE -o NEW
+      rmqinspect rebuild STORE --dry-run
       rmqinspect rebuild STORE/commitlog -o NEW --config broker.conf
       rmqinspect rebuild STORE -o NEW --only index --broker-version 4.9.7
       rmqinspect rebuild STORE -o NEW --link
