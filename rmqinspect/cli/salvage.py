@@ -176,8 +176,14 @@ def _receipt_lines(receipt: "SalvageReceipt", target: str) -> Iterator[str]:
     yield from _SCREEN.several("repaired", [*map(_repair_words, receipt.repaired[:LISTED]), *more(receipt.repaired)])
     bridged = sum(one.end - one.start for one in receipt.bridged)
     if receipt.bridged:
-        yield from _SCREEN.rows("bridged", f"{count(len(receipt.bridged), 'place')}, {describe_size(bridged)}")
-    yield from _SCREEN.several("aside", [*map(_aside_words, receipt.aside[:LISTED]), *more(receipt.aside)])
+        where = f"{count(len(receipt.bridged), 'place')}, {describe_size(bridged)}"
+        yield from _SCREEN.rows(
+            "bridged", f"{where}: records that brokers pass over stand where nothing could be saved"
+        )
+    if receipt.aside:
+        places = count(len(receipt.aside), "place")
+        what = f"what can be read of {places} that could not be saved is in {shown(target)}.aside"
+        yield from _SCREEN.several("aside", [what, *map(_aside_words, receipt.aside[:LISTED]), *more(receipt.aside)])
     lost = [f"{_queue(one)} {_offsets(one.lost)}; {count(one.kept, 'message')} kept" for one in receipt.lost_offsets]
     yield from _SCREEN.several("lost", [*lost[:LISTED], *more(lost)])
     for one in receipt.not_chosen:
