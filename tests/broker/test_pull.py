@@ -14,6 +14,7 @@ from rmqinspect.broker.pull import (
     OFFSET_OVERFLOW_BADLY,
     OFFSET_OVERFLOW_ONE,
     OFFSET_TOO_SMALL,
+    SYSTEM_ERROR,
     Answer,
     Limits,
     Pull,
@@ -36,6 +37,7 @@ class DescribedQueue:
     high: int
     size: int = 100
     tags: dict[int, int | None] = field(default_factory=dict)  # by queue offset
+    sizes: dict[int, int] = field(default_factory=dict)  # of single records, by queue offset
     default_tags: int = 0
     kind: str = "queue"
     messages: int = 1  # in each unit
@@ -51,12 +53,21 @@ class DescribedQueue:
         first = queue_offset - queue_offset % self.messages
         return (
             (
-                Unit(at, self.messages, at * self.size, self.size, self.tags.get(at, self.default_tags))
+                Unit(
+                    at,
+                    self.messages,
+                    at * self.size,
+                    self.sizes.get(at, self.size),
+                    self.tags.get(at, self.default_tags),
+                )
                 for at in range(first, self.high, self.messages)
             )
             if self.has_file
             else None
         )
+
+    def _tags_of(self, queue_offset: int) -> int | None:
+        return self.tags.get(queue_offset, self.default_tags)
 
     def behind_file(self, queue_offset: int) -> int:
         """Return where the next file begins."""
@@ -72,7 +83,7 @@ class DescribedLog:
 
     def is_readable(self, physical_offset: int, size: int) -> bool:
         """Whether it holds these bytes."""
-        return self.start <= physical_offset and physical_offset + size <= self.end
+        return size >= 0 and self.start <= physical_offset and physical_offset + size <= self.end
 
     def place_in_segment(self, physical_offset: int) -> int | None:
         """Return the distance from the begin of the segment."""
@@ -129,6 +140,16 @@ def test_4_x_passes_over_unreadable_units_although_it_has_enough() -> None:
     assert ask(queue, 0, "4.9.7", count=9, log=log) == (FOUND, 9, 9)
     # The tenth is not readable, and the eleventh no longer fits: it lies in the next segment.
     assert ask(queue, 0, "4.9.7", count=20, log=log)[:2] == (FOUND, 30)
+
+
+@pytest.mark.parametrize("size", [0, 63, -1])
+def test_a_size_that_is_none_of_a_record_fails_the_whole_pull(size: int) -> None:
+    queue = DescribedQueue(0, 30, sizes={4: size})
+    answer = pull(queue, DescribedLog(), Pull(0, 32, ALL), "5.3.3")
+    assert (answer.status, answer.next_offset, answer.units) == (SYSTEM_ERROR, 0, ())
+    assert answer.failing is not None
+    assert answer.failing.queue_offset == 4
+    assert ask(queue, 0, "5.3.3", count=4) == (FOUND, 4, 4)  # a pull that ends before it
 
 
 def test_of_several_messages_4_0_and_4_1_give_one_less() -> None:

@@ -90,7 +90,7 @@ final class OpenStore {
     /** Let consumers drain queues and go on at `consumers`, ask for the `keys`, `put` messages, as {@link Serving} says. */
     private static void serve(DefaultMessageStore store, Request request, Map<String, Object> answer) throws Exception {
         answer.put("drained", Threads.step(answer, "drain", SERVE_SECONDS, () -> false,
-            () -> Serving.drained(store, Serving.pull(request))));
+            () -> Serving.drained(store, Serving.pull(request), request.flag("client"))));
         answer.put("consumed", Threads.step(answer, "consume", SERVE_SECONDS, () -> false,
             () -> Serving.consumed(store, request.rows("consumers"), Serving.pull(request))));
         answer.put("found", Threads.step(answer, "find", SERVE_SECONDS, () -> false,
@@ -98,7 +98,7 @@ final class OpenStore {
         answer.put("put", Threads.step(answer, "puts", SERVE_SECONDS, () -> false,
             () -> Serving.put(store, request.rows("put"))));
         answer.put("drained_again", Threads.step(answer, "drain_again", SERVE_SECONDS, () -> false,
-            () -> request.rows("put").isEmpty() ? List.of() : Serving.drained(store, Serving.pull(request))));
+            () -> request.rows("put").isEmpty() ? List.of() : Serving.drained(store, Serving.pull(request), request.flag("client"))));
     }
 
     /** Start, and wait for the dispatch: it has ended where nothing is behind, and hangs where nothing moves any more. */

@@ -15,7 +15,7 @@ import org.apache.rocketmq.store.*;
 /**
  * What a store that has started gives to those who ask: consumers, searches by key, producers.
  *
- * <p>Answers {@code drained} for every queue, {@code consumed} for every place of {@code consumers}, {@code found} for every key asked for, {@code put} for every queue of
+ * <p>Answers {@code drained} for every queue, with {@code client} also what a client decodes of it, {@code consumed} for every place of {@code consumers}, {@code found} for every key asked for, {@code put} for every queue of
  * {@code put} in the request.
  */
 final class Serving {
@@ -25,18 +25,20 @@ final class Serving {
     private static final int BORN_HOST_V6 = 0x1 << 4; // MessageSysFlag has it from 4.6.0 on
 
     /** Each queue as a consumer drains it: pulls of 32 from its minimum, each at the nextBeginOffset of the one before. */
-    static List<Object> drained(DefaultMessageStore store, int atOnce) {
+    static List<Object> drained(DefaultMessageStore store, int atOnce, boolean client) {
         List<Object> rows = new ArrayList<>();
         for (var topic : new TreeMap<>(store.getConsumeQueueTable()).entrySet()) {
             for (var entry : new TreeMap<>(topic.getValue()).entrySet()) {
                 rows.add(drain(store, topic.getKey(), entry.getKey(), entry.getValue().getMinOffsetInQueue(),
-                    entry.getValue().getMaxOffsetInQueue(), atOnce));
+                    entry.getValue().getMaxOffsetInQueue(), atOnce, client));
             }
         }
         return rows;
     }
 
-    private static Map<String, Object> drain(DefaultMessageStore store, String topic, int queue, long min, long max, int atOnce) {
+    private static Map<String, Object> drain(DefaultMessageStore store, String topic, int queue, long min, long max, int atOnce,
+        boolean client) {
+        List<Object> decoded = new ArrayList<>();
         List<Object> got = new ArrayList<>();
         List<Object> pulls = new ArrayList<>();
         long offset = min;
@@ -52,6 +54,11 @@ final class Serving {
                 got.add(row(records.get(record), record < offsets.size() ? offsets.get(record) : -1));
             }
             pulls.add(List.of(offset, "" + result.getStatus(), result.getNextBeginOffset()));
+            if (client && !decode(result, decoded)) {
+                pulls.add(List.of(offset, "SYSTEM_ERROR", offset));
+                result.release();
+                break;
+            }
             result.release();
             if (result.getNextBeginOffset() <= offset) {
                 break;
@@ -66,7 +73,31 @@ final class Serving {
         drained.put("end", offset);
         drained.put("got", got);
         drained.put("pulls", pulls);
+        drained.put("decoded", decoded);
         return drained;
+    }
+
+    /**
+     * What the client of this release makes of a pull: [topic, queue id, queue offset, physical offset, keys].
+     *
+     * <p>False where the broker fails: it reads the store time of each record. Source:
+     * PullMessageProcessor#readGetMessageResult, PullAPIWrapper#processPullResult.
+     */
+    private static boolean decode(GetMessageResult result, List<Object> decoded) {
+        ByteBuffer all = ByteBuffer.allocate(result.getBufferTotalSize());
+        for (ByteBuffer buffer : result.getMessageBufferList()) {
+            ByteBuffer one = buffer.duplicate();
+            if (one.remaining() < 64) {
+                return false;
+            }
+            all.put(one);
+        }
+        all.flip();
+        for (MessageExt message : MessageDecoder.decodes(all)) {
+            decoded.add(List.of("" + message.getTopic(), message.getQueueId(), message.getQueueOffset(),
+                message.getCommitLogOffset(), "" + message.getKeys()));
+        }
+        return true;
     }
 
     /** What a consumer gets that goes on at each [topic, queue id, queue offset]: status, nextBeginOffset, first record. */
