@@ -211,6 +211,23 @@ def expired_segments(last_writes: Sequence[int | None], now: int, hours: float) 
     return count
 
 
+_TIERED = ("config/tieredStoreMetadata.json", "tiered_index_file")
+
+
+def tiered_files(store: Store) -> tuple[str, ...]:
+    """Return the file and the folder that a broker with tiered storage leaves; none without.
+
+    What a retention deletes here may still be in the backend of the tiered storage, which is not read. Source:
+    DefaultMetadataStore#configFilePath, IndexStoreService#FILE_DIRECTORY_NAME; RocketMQ 5.1.0 to 5.5.0.
+    """
+    names = {file.name for file in store.files}
+    return tuple(
+        one
+        for one in _TIERED
+        if any(name == one or name == f"{one}.bak" or name.startswith(f"{one}/") for name in names)
+    )
+
+
 # --- whether one took what lies before the log ------------------------------------------------------------
 
 

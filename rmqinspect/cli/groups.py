@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqinspect.broker.gone import tiered_files
 from rmqinspect.broker.unread import OFFSETS, unread_by_writer
 from rmqinspect.cli.decode import print_rows
 from rmqinspect.cli.options import choose_format, open_named, use_colour
@@ -192,7 +193,7 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
     if lines:
         unknown = f"not known: {why_unknown(store, 'queues') or 'no consume queue was given'}"
         yield from _SCREEN.rows("lag", _sums(lines) if known else unknown)
-        yield from _SCREEN.several("", _gone(lines))
+        yield from _SCREEN.several("", _gone(lines, store))
 
 
 # --- the head ---------------------------------------------------------------------------------------------
@@ -271,7 +272,7 @@ def _sums(lines: "Sequence[GroupTopic]") -> str:
     return "; ".join(parts)
 
 
-def _gone(lines: "Sequence[GroupTopic]") -> Iterator[str]:
+def _gone(lines: "Sequence[GroupTopic]", store: "Store") -> Iterator[str]:
     """Yield which queues and which part of the log the groups miss."""
     absent, groups = _total(lines, lambda line: line.absent)
     if absent:
@@ -284,6 +285,9 @@ def _gone(lines: "Sequence[GroupTopic]") -> Iterator[str]:
             f"{count(no_queue, 'offset')} of {count(groups, 'group')} {stands} of a topic that is not there: whether "
             "messages were left to consume, verify counts"
         )
+    lost, _ = _total([line for line in lines if line.kind != "system"], lambda line: line.lost)
+    if lost and tiered_files(store):
+        yield "the store has tiered storage: what is gone here may be there"
     not_here, _ = _total([line for line in lines if line.kind != "system"], lambda line: line.not_here)
     if not_here:
         yield f"the log is not here: {count(not_here, 'message')} of the lag cannot be served"

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rmqinspect.broker.eras import searches_minimum
-from rmqinspect.broker.gone import changed_by_a_broker, was_cleaned
+from rmqinspect.broker.gone import changed_by_a_broker, tiered_files, was_cleaned
 from rmqinspect.codec.message_id import host_text
 from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.record_reader import RecordReader, Spot
@@ -106,7 +106,8 @@ class Evidence:
     def begins(self) -> str:
         """Where the log begins, in words."""
         when = "" if self.first_time is None else f", {format_micros(self.first_time)}"
-        return f"the log begins at {group_digits(self.store.log_start)}{when}"
+        tiered = "; the store has tiered storage: what is expired here may be there" if tiered_files(self.store) else ""
+        return f"the log begins at {group_digits(self.store.log_start)}{when}{tiered}"
 
 
 def stored_by(row: dict[str, Any]) -> str:

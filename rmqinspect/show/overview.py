@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rmqinspect.broker.eras import searches_minimum
-from rmqinspect.broker.gone import TIMERCHECK, gone_config, how_gone
+from rmqinspect.broker.gone import TIMERCHECK, gone_config, how_gone, tiered_files
 from rmqinspect.broker.version_estimate import VersionEstimate, estimate
 from rmqinspect.broker.version_evidence import gather
 from rmqinspect.codec.layout import parse
@@ -256,6 +256,8 @@ def _features(store: Store) -> tuple[str, ...]:
         for kind, beginnings, words in _FEATURES
         if any(file.kind == kind and file.name.startswith(beginnings) for file in store.files)
     ]
+    if tiered := tiered_files(store):
+        found.append(f"tiered storage ({', '.join(tiered)})")
     folders = {uri.dirname(segment.path) for segment in store.segments}
     if len(folders) > 1 and len({segment.kind for segment in store.segments}) == 1:
         found.append(f"log in {len(folders)} folders")
