@@ -76,10 +76,14 @@ class VerifyResult:
 
     @property
     def verdict(self) -> str:
-        """WHOLE, `WHOLE, n WARNINGS` or DAMAGED; when not all was read, `INCOMPLETE: 3 % read, no damage so far`."""
+        """WHOLE, `WHOLE, n WARNINGS` or DAMAGED; when not all was read, `INCOMPLETE: 3 % read, no damage so far`.
+
+        Configuration files alone are WHOLE CONFIG FILES: they say nothing of a store.
+        """
         warnings = f", {self.warnings} WARNING{'S' if self.warnings > 1 else ''}" if self.warnings else ""
         if self.complete:
-            return "DAMAGED" if self.damage else f"WHOLE{warnings}"
+            what = " CONFIG FILES" if self.store.given == "config" and not self.store.segments else ""
+            return "DAMAGED" if self.damage else f"WHOLE{what}{warnings}"
         return f"INCOMPLETE: {self._extent()}, {'DAMAGED' if self.damage else f'no damage so far{warnings}'}"
 
     @property

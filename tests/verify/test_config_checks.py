@@ -685,3 +685,10 @@ def test_topics_of_which_none_is_left_are_restored_before_a_queue_is_moved_away(
     [outcome] = forecast(open_store([str(root)]), ForecastRequest("5.3.3")).outcomes
     assert outcome.refusal is not None
     assert outcome.refusal.remedy.startswith("restore config/topics.json")
+
+
+def test_configuration_files_alone_are_no_whole_store() -> None:
+    root = oracle.store("broker", "main-4.9.7")
+    assert verify(open_store([str(root / "config")]), VerifyOptions(jobs=1)).verdict.startswith("WHOLE CONFIG FILES")
+    both = verify(open_store([str(root / "config"), str(root / "commitlog")]), VerifyOptions(jobs=1))
+    assert not both.verdict.startswith("WHOLE CONFIG FILES")
