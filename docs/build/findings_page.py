@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rmqinspect.commands import fill_command
-from rmqinspect.verify.codes import CODES, Code, fill_do
+from rmqinspect.verify.codes import CODES, Code, fill_do, fill_mend
 
 _HEAD = """\
 # What verify finds
@@ -34,8 +34,8 @@ def _section(code: Code) -> Iterator[str]:
     yield f"{code.rule} ({code.severity}, level {code.level})\n"
     yield f"- cause: {code.cause}"
     yield f"- broker: {code.broker_effect}"
-    if code.do:
-        yield f"- do: {fill_do(code.do)}"
+    if do := "; ".join(filter(None, (fill_do(code.do), fill_mend(code.mend)))):
+        yield f"- do: {do}"
     yield f"- next: `{fill_command(code.next)}`\n"
     yield "| versions | what a broker does |"
     yield "|---|---|"

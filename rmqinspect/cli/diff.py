@@ -159,6 +159,12 @@ def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Itera
         yield from _SCREEN.rows(name, f"{where} only in {row.only_in}: {row.message}")
         name = ""
     yield from _more(outcome, "range_only")
+    for row in outcome.differences.of("range_neither"):
+        start = row.physical_offset or 0
+        where = f"{group_digits(start)} to {group_digits(start + (row.length or 0))}"
+        yield from _SCREEN.rows(name, f"{where}, {count(row.length or 0, 'byte')}, in neither: {row.message}")
+        name = ""
+    yield from _more(outcome, "range_neither")
     if log.first is None:
         yield from _SCREEN.rows(name, f"{_compared(log)}: the same" if log.compared else "no range that both have")
         return

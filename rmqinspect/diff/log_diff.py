@@ -309,6 +309,16 @@ class LogDiff:
         """Bytes of each log that were compared."""
         return sum(end - start for start, end in self.compared)
 
+    @property
+    def in_neither(self) -> list[Range]:
+        """The ranges inside of the logs that no segment of either holds: between two segments, or behind a short one.
+
+        What lies before the first segment of both is none: retention takes it from any log.
+        """
+        held = merge((part.start, part.end) for parts in self.covered for part in parts)
+        end = max(self.reach)
+        return [(behind, start) for (_, behind), (start, _) in pairwise(held) if behind < end]
+
     def ranges(self, side: int) -> list[Range]:
         """Return the ranges that the segments of one log cover, merged where they touch."""
         return merge((part.start, part.end) for part in self.covered[side])

@@ -46,6 +46,7 @@ KINDS = {
     "segment_only": "segments",
     "segment_length": "segments",
     "range_only": "log",
+    "range_neither": "log",
     "log_end": "log",
     "bytes": "log",
     "record_only": "records",
@@ -224,8 +225,13 @@ class DiffResult:
 
     @property
     def verdict(self) -> str:
-        """SAME or DIFFERENT; INCOMPLETE comes first, and never with SAME, if not everything was compared."""
-        different = any(self.differences.counts.values())
+        """SAME or DIFFERENT; INCOMPLETE comes first, and never with SAME, if not everything was compared.
+
+        Two stores can be the same in what they have, and both lack a part of the log.
+        """
+        different = any(number for what, number in self.differences.counts.items() if what != "range_neither")
+        if self.complete and self.differences.counts["range_neither"] and not different:
+            return "SAME, BOTH WITH A HOLE"
         if self.complete:
             return "DIFFERENT" if different else "SAME"
         return f"INCOMPLETE, {'DIFFERENT' if different else 'no difference so far'}"

@@ -33,9 +33,14 @@ _WINDOW_SIZE = 1 << 20
 # Why only one log has a range, and why only one has a record.
 _RANGE_ONLY = {
     "before": "{other} starts after it: gone there, or never replicated",
-    "hole": "a segment of {other} is missing",
+    "hole": "a segment of {other} is missing, and replication does not bring it: it goes on at the end of {other}",
     "behind": "{other} has no segment there",
 }
+# Source: HAClient#reportSlaveMaxOffset, HAConnection.WriteSocketService: a slave names the end of its log, and is sent
+# what follows.
+_RANGE_NEITHER = (
+    "neither log has it, and replication brings it to neither: it goes on at the end of a log; look for it in backups"
+)
 _RECORD_ONLY = {
     "hole": "a segment of {other} is missing",
     "behind": "{other} ends before it",
@@ -274,6 +279,13 @@ def _add_log_rows(result: DiffResult, log: LogDiff, zone: tzinfo) -> None:
                 length=part.end - part.start,
             )
         )
+    if all(store.neighbours for store in result.stores):
+        for start, end in log.in_neither:
+            differences.add(
+                Difference(
+                    "range_neither", _RANGE_NEITHER, physical_offset=start, length=end - start, count=end - start
+                )
+            )
     if log.reach[0] != log.reach[1]:
         first, last = max(min(log.reach), 0), max(log.reach)
         a, b = ("no record" if end is None else str(end) for end in log.ends)

@@ -34,7 +34,7 @@ from rmqinspect.explain.names import (
 from rmqinspect.prose import load_prose
 from rmqinspect.store.directory import kind_in, rows_at
 from rmqinspect.text import count, group_digits
-from rmqinspect.verify.codes import CODES, Code, Eras, fill_do
+from rmqinspect.verify.codes import CODES, Code, Eras, fill_do, fill_mend
 
 HARMLESS = "harmless"
 DEPENDS = "harmless or not, see below"
@@ -394,7 +394,7 @@ def _of_code(code: Code) -> Explanation:
         eras=code.eras,
         logged=tuple(line.template for line in LOG_LINES if code.code in line.see and line.alarm != HARMLESS),
         next=(fill_command(code.next),),
-        do=fill_do(code.do),
+        do="; ".join(filter(None, (fill_do(code.do), fill_mend(code.mend)))),
     )
 
 

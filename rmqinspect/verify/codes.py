@@ -4,11 +4,12 @@ Codes by the part they play when findings are put together.
 """
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rmqinspect.choices import LEVELS
+from rmqinspect.commands import REBUILD, SALVAGE, fill_command
 from rmqinspect.prose import load_prose
 
 ALL = "all"
@@ -32,6 +33,7 @@ class Code:
     eras: Eras  # what a broker of each version does
     client: str = ""  # what a client gets as long as a start leaves it as it is
     do: str = ""  # what a person has to do, "" if nothing; {file} and {folder} are filled in
+    mend: str = ""  # a name of `MENDS`, "" if no command mends it
 
 
 def _load() -> Iterator[Code]:
@@ -49,6 +51,41 @@ def _expand(rows: tuple[Any, ...], shared: dict[str, Eras]) -> Eras:
 
 CODES = tuple(_load())
 BY_CODE = {code.code: code for code in CODES}
+
+MENDS = {
+    "rebuild": (REBUILD, "it makes queues and index again from a sound log"),
+    "salvage": (
+        SALVAGE,
+        "it saves what is sound into a new store, and keeps the queue offsets of the groups",
+    ),
+}
+"""The commands that mend, and what they do."""
+
+NO_MEND = "none"
+"""In the place of a name of `MENDS`: nothing that is here mends it."""
+
+BEFORE_START = (
+    "before the broker is started: a start that adds no units here gives these queue offsets to new messages, and "
+    "then nothing brings the records back"
+)
+"""When to mend a queue that ends before the log does. Source: ConsumeQueue#getMaxOffsetInQueue, the next offset."""
+
+FIND_LOG = "look for the segments of the log: on a disk that is not mounted, on replicas, in backups"
+"""What to do where queues are left and no record is."""
+
+COPY_AGAIN = (
+    "if these files were copied while the broker ran, copy them again: with the broker stopped, or the queues and the "
+    "index first and the log last"
+)
+"""What to do about a copy whose files are of different times."""
+
+
+def fill_mend(name: str, stores: Sequence[str] = ()) -> str:
+    """Return the command of a row of `MENDS` and what it does, "" for no name."""
+    if not name:
+        return ""
+    command, words = MENDS[name]
+    return f"run {fill_command(command, stores)}: {words}"
 
 
 def fill_do(template: str, file: str | None = None) -> str:

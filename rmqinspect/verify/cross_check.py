@@ -47,6 +47,7 @@ from rmqinspect.times import time_words
 from rmqinspect.verify.codes import WRONG_UNITS
 from rmqinspect.verify.dledger import ChainEnds, join_chains
 from rmqinspect.verify.findings import MERGED_ROWS, Finding, Found, capped_findings, place_in_log
+from rmqinspect.verify.index_header import index_time
 from rmqinspect.verify.index_join import IndexResult
 from rmqinspect.verify.loss import DanglingJudge, MissingEntries, MissingUnits
 from rmqinspect.verify.pointers import Joined
@@ -245,7 +246,7 @@ class CrossJudge:
         if self._unindexed is None:
             return
         records, first, timestamp = self._unindexed
-        proof = _index_proof(self._store)
+        proof = _index_proof(self._store, timestamp)
         why = "messageIndexEnable=false since then, or files are gone" if proof else "or messageIndexEnable=false"
         writes = _index_setting(self._store)
         if writes is not None:
@@ -403,15 +404,18 @@ def _continues(last: Shift, shift: Shift) -> bool:
 # --- the store --------------------------------------------------------------------------------------
 
 
-def _index_proof(store: Store) -> str:
-    """Return what proves that the broker wrote an index, in words.
+def _index_proof(store: Store, first: int) -> str:
+    """Return what proves that the broker wrote an index, in words; `first`: store time in ms of the first record.
 
-    The checkpoint has an index time once a file was full, and the broker never deletes its newest index file.
-    Source: IndexService#flush, #deleteExpiredFile; RocketMQ 4.0.0 to 5.5.0.
+    The checkpoint has an index time once a file was full, and the broker never deletes its newest index file; but a
+    start after an unclean stop deletes what is newer than that time.
+    Source: IndexService#flush, #deleteExpiredFile, #load; RocketMQ 4.0.0 to 5.5.0.
     """
     if store.index_files:
         return "the older index files"
-    time = checkpoint_time(store, "index_msg_timestamp")
+    time = index_time(store)
+    if store.of_kind("abort") and time < first:
+        return ""
     return f"the index time of the checkpoint, {time_words(time)}" if time > 0 else ""
 
 

@@ -26,7 +26,7 @@ from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.tables.table import column
 from rmqinspect.times import format_millis
-from rmqinspect.verify.codes import BY_CODE, NEVER_CAPPED, fill_do
+from rmqinspect.verify.codes import BY_CODE, NEVER_CAPPED, NO_MEND, fill_do, fill_mend
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class Finding:
     covered: bool = False  # of ST-UNCHECKED: the level reads it, so that the verdict is incomplete without it
     absent: bool = False  # the file is not there: no command can show it
     do: str = ""  # what a person has to do; the code's own unless the check knows better
+    mend: str = ""  # a name of `codes.MENDS`; the code's own unless the check knows better
 
     def __post_init__(self) -> None:
         if not self.severity:
@@ -257,11 +258,13 @@ class Findings:
         `broker_line` says what the next start does at a finding.
         """
         own = [name for name in FindingRow.__struct_fields__ if name in Finding.__slots__]
+        # `rebuild` refuses a log that needs `salvage`, and ends queues before the offsets of their groups.
+        mend = "salvage" if any(mend_of(finding) == "salvage" for finding in self.rows) else ""
         for finding in self.rows:
             row = {name: getattr(finding, name) for name in own} | {
                 "broker_effect": broker_line(finding),
                 "next": next_command(finding, store),
-                "do": what_to_do(finding),
+                "do": what_to_do(finding, mend, [store]),
                 "store_timestamp": None if finding.timestamp is None else format_millis(finding.timestamp),
             }
             yield FindingRow(**row)
@@ -287,10 +290,22 @@ def next_command(finding: Finding, store: str) -> str | None:
     return fill_command(template, [store], **known)
 
 
-def what_to_do(finding: Finding) -> str | None:
-    """Return what a person has to do about a finding, None if nothing; paths are relative to the store."""
+def what_to_do(finding: Finding, mend: str = "", stores: Sequence[str] = ()) -> str | None:
+    """Return what a person has to do about a finding, None if nothing; paths in it are relative to the store.
+
+    The command that mends comes last: for `stores` the one of `mend`, a name of `codes.MENDS`, or the finding's own.
+    """
     template = finding.do or BY_CODE[finding.code].do
-    return fill_do(template, finding.file) if template else None
+    parts = [fill_do(template, finding.file)] if template else []
+    if own := mend_of(finding):
+        parts.append(fill_mend(mend or own, stores))
+    return "; ".join(parts) or None
+
+
+def mend_of(finding: Finding) -> str:
+    """Return the name of the command that makes a store without a finding, "" for none; of a note there is none."""
+    name = finding.mend or BY_CODE[finding.code].mend
+    return "" if finding.severity == "info" or name == NO_MEND else name
 
 
 def _continues(last: Finding, finding: Finding) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from rmqinspect.codec.arrays import Units
 from rmqinspect.codec.kernels import Bytes, inlined
 from rmqinspect.codec.layout import Container, dtype_of, place_of
+from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, IndexFile, read_entries, read_index_files, slot_windows
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
@@ -130,7 +131,8 @@ class IndexFiles:
         """Return the physical offsets of the first and of the last index entry, by the headers.
 
         The first is None without an entry, the last then -1. Both are None where they are not known; the last also
-        where newer records may rightly have no entry yet: after an unclean stop.
+        where newer records may rightly have no entry yet: after an unclean stop. But then, too, the broker had written
+        a file in full if the checkpoint has an index time, and no file at all is too few.
         """
         store = self.store
         of_broker = store.given == "store" and any(store.of_kind(kind) for kind in ("checkpoint", "lock"))
@@ -139,7 +141,19 @@ class IndexFiles:
             return None, None
         begin = min((int(header.begin_physical_offset) for header in headers), default=None)
         end = max((int(header.end_physical_offset) for header in headers), default=-1)
-        return begin if all(self.as_stated) else None, None if store.of_kind("abort") else end
+        pending = bool(store.of_kind("abort")) and (bool(self.files) or index_time(store) <= 0)
+        return begin if all(self.as_stated) else None, None if pending else end
+
+
+def index_time(store: Store) -> int:
+    """Return the checkpoint's index time in ms, that of the newest index file that was full; 0 for none.
+
+    Source: IndexService#flush.
+    """
+    try:
+        return read_checkpoint(store).get("index_msg_timestamp", 0)
+    except Unreadable:
+        return 0
 
 
 def check_index_headers(index_files: IndexFiles) -> Iterator[Finding]:

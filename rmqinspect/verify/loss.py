@@ -30,15 +30,17 @@ from rmqinspect.broker.lost_topics import always_exists
 from rmqinspect.config.json_files import read_config
 from rmqinspect.rocksdb.databases import CONFIG, unread_databases
 from rmqinspect.store.model import Store
-from rmqinspect.text import count, describe_duration
+from rmqinspect.text import count, describe_duration, group_digits
 from rmqinspect.topics import LMQ_PREFIX
-from rmqinspect.verify.codes import GAPS
+from rmqinspect.verify.codes import BEFORE_START, COPY_AGAIN, FIND_LOG, GAPS, NO_MEND
 from rmqinspect.verify.findings import Finding, place_in_log
+from rmqinspect.verify.former_topics import former_until
 from rmqinspect.verify.index_join import ENTRIES, IndexResult, MissingKeys
 from rmqinspect.verify.plan import QueueName
 from rmqinspect.verify.pointers import INSIDE, OUTSIDE, Dangling, capped_dangling
 from rmqinspect.verify.queue_join import UNITS, Missing, UnitResult, capped_missing
 from rmqinspect.verify.queue_survey import QueueSurvey
+from rmqinspect.verify.taken_places import Taken, TakenPlaces
 from rmqinspect.verify.timer_survey import TIMERS
 from rmqinspect.verify.whole_log import LogSummary
 
@@ -73,6 +75,7 @@ class MissingUnits:
         self._reported = capped_missing(_MOST_RUNS)
         self._runs: list[Missing] = []
         self._of_queue: dict[tuple[str, int], list[Missing]] = defaultdict(list)  # by queue offset
+        self._taken = TakenPlaces(store)
         self._last_physical_offset, self.last_timestamp = -1, 0  # of the last record in the log that has its unit
 
     def take(self, units: UnitResult) -> None:
@@ -87,7 +90,9 @@ class MissingUnits:
         `restarts`: physical offset from which a queue counts from 0 again, its topic recreated. `sees_end`: the
         log was read to its end.
         """
-        runs = [run for run in self._reported.rows if run.low >= restarts.get((run.topic, run.queue_id), 0)]
+        oldest = {queue: first for queue, (first, _) in self._reaches.items()}
+        former = former_until(restarts, _joined(self._reported.rows), oldest)
+        runs = [run for run in self._reported.rows if run.low >= former.get((run.topic, run.queue_id), 0)]
         known = [run for run in runs if not self._has_no_topic(run.topic)]
         self.without_topic = _joined(run._replace(newest=False) for run in runs if self._has_no_topic(run.topic))
         runs = _joined(run._replace(newest=run.newest and run.low > self._last_physical_offset) for run in known)
@@ -148,11 +153,21 @@ class MissingUnits:
     def _missing(self, runs: Sequence[Missing]) -> Finding:
         """Return CQ-MISSING for runs of one queue, by physical offset."""
         first, records = runs[0], sum(run.records for run in runs)
+        name = first.topic, first.queue_id
+        taken = self._taken.find(name, first.queue_offset, first.messages) if name in self._reaches else None
         what = "the record has no unit in its queue: consumers do not receive it"
         if records > 1:
             what = f"{records} records of the queue have no unit: consumers do not receive them"
-        if (first.topic, first.queue_id) not in self._reaches:
+        if name not in self._reaches:
             what += "; the queue is empty or gone"
+        if taken is not None:
+            what += _taken_words(first, taken)
+        do = ""
+        if taken is None and runs[-1].low > self._reaches.get(name, (0, -1))[1]:
+            do = BEFORE_START
+            if first.low > self._last_physical_offset >= 0:
+                what += "; no newer record has a unit in any queue"
+                do = f"{COPY_AGAIN}; else {BEFORE_START}"
         return Finding(
             "CQ-MISSING",
             what,
@@ -163,8 +178,10 @@ class MissingUnits:
             count=records,
             counted=records > 1,
             expected=f"queue offset {_some_ranges(runs)}",
-            found="no unit",
+            found=_found_words(taken),
             timestamp=first.first_timestamp,
+            do=do,
+            mend="salvage" if taken is not None and taken.twice else "",  # the records contradict each other
         )
 
     # --- for dangling pointers ------------------------------------------------------------------
@@ -219,6 +236,28 @@ def _some_ranges(runs: Sequence[Missing]) -> str:
     last = [f" to {run.queue_offset + run.messages - 1}" if run.messages > 1 else "" for run in runs]
     ranges = [f"{run.queue_offset}{end}" for run, end in zip(runs, last, strict=True)]
     return " and ".join(ranges) if len(ranges) <= 2 else f"{ranges[0]}, …, {ranges[-1]}"
+
+
+def _found_words(taken: Taken | None) -> str:
+    if taken is None:
+        return "no unit"
+    return "a unit that leads to no record" if taken.record is None else f"the unit of record {taken.record}"
+
+
+def _taken_words(run: Missing, taken: Taken) -> str:
+    """Return what stands in the place of records that have no unit."""
+    if taken.record is None:
+        return ""  # a finding of the unit says so
+    last = run.queue_offset + taken.offsets - 1
+    offsets = f"offset {run.queue_offset}" if taken.offsets == 1 else f"offsets {run.queue_offset} to {last}"
+    place = group_digits(taken.record)
+    what = f"the unit at {run.queue_offset} leads to record {place}"
+    if taken.offsets > 1:
+        what = f"the units there lead to other records, from record {place} on"
+    if not taken.twice:
+        return f"; at queue {offsets} {what}"
+    were = "was" if taken.offsets == 1 else "were"
+    return f"; the queue {offsets} {were} given out twice: {what}, record {group_digits(run.low)} has none"
 
 
 def _joined(runs: Iterable[Missing]) -> list[Missing]:
@@ -347,6 +386,11 @@ class DanglingJudge:
             what, expected = f"{points}: the record of this queue offset is at {own}", str(own)
         elif beyond and log_end is not None:
             self._count_loss(row, log_end)
+        do = mend = ""
+        if beyond and row.kind == "unit":
+            do = COPY_AGAIN
+            if self.loss.last is None:  # no record is left
+                do, mend = FIND_LOG, NO_MEND
         return Finding(
             kind.beyond if beyond else kind.dangling,
             what,
@@ -360,6 +404,8 @@ class DanglingJudge:
             count=row.rows,
             expected=expected,
             found=str(row.low),
+            do=do,
+            mend=mend,
         )
 
     def _count_loss(self, row: Dangling, log_end: int) -> None:

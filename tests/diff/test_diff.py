@@ -865,3 +865,54 @@ def test_random_damage_never_breaks_it(run: Run, tmp_path: Path, seed: int) -> N
     document = json.loads(out)
     assert status in (3, 4)
     assert document["complete"] is (not document["unread"])
+
+
+# --- what neither has ------------------------------------------------------------------------------
+
+
+def in_neither(outcome: DiffResult) -> list[tuple[int | None, int | None]]:
+    return [(row.physical_offset, row.length) for row in outcome.differences.of("range_neither")]
+
+
+def three_segments(folder: Path, *left_out: int, short: int | None = None) -> Path:
+    """Write three segments of 1024 bytes; `short`: the second has so many bytes only."""
+    for number in range(3):
+        if number not in left_out:
+            pieces = [{"queue_offset": number * 2 + n, "body": b"m" * 200} for n in range(2)]
+            write = pad if number == 2 else fill
+            path = folder / "commitlog" / f"{number * 1024:020}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = write(lay(pieces, number * 1024), 1024)
+            path.write_bytes(content[:short] if number == 1 and short else content)
+    return folder
+
+
+def test_a_range_that_neither_log_has_is_named(run: Run, tmp_path: Path) -> None:
+    a, b = three_segments(tmp_path / "a", short=700), three_segments(tmp_path / "b", short=600)
+    outcome = compare(a, b)
+    assert in_neither(outcome) == [(1724, 324)]
+    status, out, _ = run(a, b)
+    words = " ".join(out.split())
+    assert status == 3
+    assert "1 724 to 2 048, 324 bytes, in neither: neither log has it, and replication brings it to neither" in words
+
+
+def test_two_stores_that_lack_the_same_are_the_same_with_a_hole(run: Run, tmp_path: Path) -> None:
+    a, b = three_segments(tmp_path / "a", 1), three_segments(tmp_path / "b", 1)
+    outcome = compare(a, b)
+    assert (in_neither(outcome), outcome.verdict) == ([(1024, 1024)], "SAME, BOTH WITH A HOLE")
+    assert run(a, b)[0] == 3
+
+
+def test_what_only_one_has_is_in_one_of_the_two_and_replication_does_not_bring_it(tmp_path: Path) -> None:
+    a, b = three_segments(tmp_path / "a"), three_segments(tmp_path / "b", 1)
+    outcome = compare(a, b)
+    assert in_neither(outcome) == []
+    (row,) = outcome.differences.of("range_only")
+    assert "replication does not bring it: it goes on at the end of B" in row.message
+
+
+def test_what_lies_before_both_logs_is_no_hole(tmp_path: Path) -> None:
+    a, b = three_segments(tmp_path / "a", 0), three_segments(tmp_path / "b", 0)
+    outcome = compare(a, b)
+    assert (in_neither(outcome), outcome.verdict) == ([], "SAME")

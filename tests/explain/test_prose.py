@@ -12,7 +12,7 @@ from rmqinspect.explain.log_values import LOG_DESCRIBE
 from rmqinspect.explain.lookup import LogLine
 from rmqinspect.explain.names import DESCRIBE
 from rmqinspect.prose import load_prose
-from rmqinspect.verify.codes import BY_CODE, CODES, Code
+from rmqinspect.verify.codes import BY_CODE, CODES, MENDS, Code
 
 PACKAGE = Path(__file__).parents[2] / "rmqinspect"
 CODES_TOML = load_prose("rmqinspect.verify", "codes.toml")
@@ -22,7 +22,8 @@ TEXTS = {"severity", "level", "rule", "broker_effect", "next", "cause"}
 @pytest.mark.parametrize("code", CODES_TOML["codes"])
 def test_a_code_has_every_column_and_no_other(code: str) -> None:
     row = CODES_TOML["codes"][code]
-    assert row.keys() - {"do", "client"} == TEXTS | {"eras"}
+    assert row.keys() - {"do", "client", "mend"} == TEXTS | {"eras"}
+    assert row.get("mend", "rebuild") in MENDS
     assert all(isinstance(text, str) and text == text.strip() for column, text in row.items() if column != "eras")
     assert row["severity"] in ("error", "warning", "info")
     assert row["level"] in LEVELS

@@ -220,6 +220,31 @@ def test_a_broker_conf_says_whether_there_is_an_index(
     assert f"({why})" in row.message
 
 
+@pytest.mark.parametrize("level", ["standard", "deep"])
+def test_without_any_index_file_an_unclean_stop_explains_nothing(level: str, tmp_path: Path) -> None:
+    """The checkpoint has the time of a file that was full: it was on the disk when the broker was killed."""
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    (root / "abort").touch()
+    files = sorted((root / "index").iterdir())
+    for path in files[1:]:
+        path.unlink()
+    assert not [row for row in judge(root, level).findings.rows if row.code == "IX-NONE"]
+    files[0].unlink()
+    row = only(judge(root, level), "IX-NONE")
+    assert row.severity == "warning"
+    assert "index time of the checkpoint" in str(row.expected)
+
+
+def test_records_behind_the_index_time_prove_nothing_after_an_unclean_stop(tmp_path: Path) -> None:
+    root = oracle.copy("broker", "main-5.3.3", tmp_path)
+    shutil.rmtree(root / "index")
+    (root / "abort").touch()
+    checkpoint = bytearray((root / "checkpoint").read_bytes())
+    checkpoint[16:24] = (1).to_bytes(8, "big")  # indexMsgTimestamp: long before the log begins
+    (root / "checkpoint").write_bytes(checkpoint)
+    assert only(judge(root, "standard"), "IX-NONE").severity == "info"
+
+
 def test_keys_behind_the_index_are_expected_after_an_unclean_stop_and_in_a_copy_of_the_log(folder: Path) -> None:
     for path in (folder / "index").iterdir():
         path.unlink()

@@ -51,7 +51,7 @@ def command(arguments: DiffArguments) -> int:
     Compares segments, the bytes of the log ranges that both have, records, consume queues, consumer
     offsets and topics. Index files and checkpoints always differ and are not compared.
 
-    Exit status: 0 equal, 3 different, 4 not everything could be read, 130 interrupted.
+    Exit status: 0 equal, 3 different or a hole in both, 4 not everything could be read, 130 interrupted.
 
     \b
     Examples:
