@@ -55,7 +55,8 @@ spans                           find/search.py reads them once; every filter is 
   |
   v
 hits, or a miss                 find/finding.py: which store answers, and from evidence why another does not
-  |                             (find/places.py: expired, damaged, not yet written, of another record)
+  |                             (find/misses.py; find/places.py: expired, damaged, not yet written, of another
+  |                             record; find/answers.py: the same in a sentence)
   |  find/life_records.py       records with the same UNIQ_KEY: by the index, by what a record names, by reading
   v
 life                            find/life.py: unit, index entries, copies, in the order of the log;

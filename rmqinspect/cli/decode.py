@@ -7,7 +7,7 @@ read, a limit that cuts. The exit status follows from the same counts.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -27,7 +27,9 @@ from rmqinspect.cli.options import (
 from rmqinspect.cli.selection import TimeOptions, TraceOptions, read_selection, with_times
 from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
 from rmqinspect.cli.verbs.decode import DecodeArguments, MessageOptions, RowsOptions
+from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.errors import Unreadable
+from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
@@ -395,7 +397,7 @@ class _Reading:
         of = f" of {describe_size(whole)}" if size < whole else ""
         progress.remark(f"read {describe_size(size)}{of}: {ways}")
         missed = not self.rows and self.more is None and any(one.asks_for_records for one in look_ups)
-        if missed:
+        if missed and not self._tell_destroyed():
             searched = "the whole log" if scan else "; ".join(dict.fromkeys(one.searched for one in look_ups))
             advice = "" if scan or searched == "the whole log" else " (--scan reads the whole log)"
             progress.complain(f"no such record; searched: {searched}{advice}")
@@ -403,6 +405,25 @@ class _Reading:
                 if message_id.decode(key):
                     progress.complain(f"{key} looks like a message id: --id {key}")
         return missed
+
+    def _tell_destroyed(self) -> bool:
+        """Tell of destroyed records whose queue offset was asked for; return whether there are any."""
+        from rmqinspect.find.answers import ARRIVED, proven
+        from rmqinspect.find.misses import destroyed_records
+
+        told = False
+        for read in self.plan.reads:
+            with suppress(Unreadable):  # told where the rows were read
+                for found in destroyed_records(read.store, read.selection):
+                    told = True
+                    answer = proven(ARRIVED, found.reason, found.fate)
+                    show = "" if found.place is None else f": {_show(read.store, found.place)}"
+                    self.session.progress.complain(f"{answer} Its queue unit leads there: {found.text}{show}")
+        return told
+
+
+def _show(store: "Store", place: int) -> str:
+    return fill_command(SHOW, [shown(path) for path in store.paths], at=place)
 
 
 # --- the command ------------------------------------------------------------------------------------------

@@ -15,16 +15,20 @@ from rmqinspect.cli.life_screen import life_document, life_lines
 from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.session import json_line, write_lines
 from rmqinspect.cli.terminal import Progress, Screen
+from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.errors import NothingFound, RmqinspectError, Unreadable
-from rmqinspect.find.finding import Finding, Miss, Searched
+from rmqinspect.find.answers import foremost
+from rmqinspect.find.finding import Finding, Searched
 from rmqinspect.find.life import Life, LifeTracer
-from rmqinspect.find.places import out_of_reach
+from rmqinspect.find.misses import Miss
+from rmqinspect.find.places import Found, out_of_reach
 from rmqinspect.find.search import Scope
 from rmqinspect.output import SCHEMA_VERSION, View, Writer, open_destination, open_writer
 from rmqinspect.output.rows import json_objects
 from rmqinspect.output.screen import ScreenTable
 from rmqinspect.store.model import Store
 from rmqinspect.system.run import with_run
+from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.sources import unread_places
 from rmqinspect.text import count, group_digits
@@ -234,15 +238,27 @@ def _store_lines(searched: Searched, misses: Sequence[Miss], finding: Finding) -
     several = len(finding.searched) > 1
     if several:
         yield _SCREEN.line("store", searched.store.name)
+    for asked in dict.fromkeys(miss.asked for miss in misses):
+        readings = [miss for miss in misses if miss.asked == asked]
+        yield from _question_lines(readings, searched.store, named=len(finding.questions) > 1)
+    yield from _SCREEN.several("acknowledged", dict.fromkeys(miss.acknowledged for miss in misses if miss.acknowledged))
     scopes = {id(miss.scope): miss.scope for miss in misses if miss.scope is not None}
     for scope in scopes.values():
         yield from _SCREEN.rows("searched", describe_scope(scope))
         yield from _SCREEN.several("unread", scope.unread[:_LISTED])
     yield from _SCREEN.rows("not searched", _describe_rest(searched, list(scopes.values()), several=several))
-    for miss in misses:
-        asked = f"{miss.asked}: " if len(finding.questions) > 1 else ""
+
+
+def _question_lines(readings: Sequence[Miss], store: Store, *, named: bool) -> Iterator[str]:
+    """Yield the answer to one question, then why it is that one, for each way to read what was asked."""
+    asked = f"{readings[0].asked}: " if named else ""
+    answer = readings[foremost([miss.reason for miss in readings])].answer
+    yield from _SCREEN.rows("answer", f"{asked}{answer}")
+    for miss in readings:
         reading = "" if miss.reading is None else f"as {miss.reading}: "
         yield from _SCREEN.rows(miss.reason, f"{asked}{reading}{miss.text}")
+        if miss.place is not None:
+            yield from _SCREEN.command("next", fill_command(SHOW, [shown(path) for path in store.paths], at=miss.place))
         yield from _SCREEN.rows("near", ", ".join(miss.near))
         yield from _SCREEN.several("instead", miss.instead)
 
@@ -302,7 +318,7 @@ class _Document:
             "lives": [
                 {
                     "store": one.store.name,
-                    "reach": None if (found := out_of_reach(one.store, one.life)) is None else found._asdict(),
+                    "reach": _reach_document(out_of_reach(one.store, one.life)),
                     **life_document(one.life, self._view.zone, redaction),
                 }
                 for one in lives
@@ -346,13 +362,19 @@ def _time(micros: int | None) -> str | None:
     return None if micros is None else format_micros(micros)
 
 
+def _reach_document(found: Found | None) -> dict[str, str] | None:
+    return None if found is None else {"reason": found.reason, "text": found.text}
+
+
 def _miss_document(miss: Miss) -> dict[str, Any]:
     return {
         "store": miss.store,
         "asked": miss.asked,
         "reading": miss.reading,
+        "answer": miss.answer,
         "reason": miss.reason,
         "text": miss.text,
+        "acknowledged": miss.acknowledged or None,
         "searched": None if miss.scope is None else scope_document(miss.scope),
         "near": miss.near,
         "instead": miss.instead,

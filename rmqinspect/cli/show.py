@@ -128,7 +128,7 @@ def _find_one(store: Store, arguments: ShowArguments) -> int:
     :raises click.UsageError: there are several.
     :raises NothingFound: there is none.
     """
-    from rmqinspect.find.plan import find_records
+    from rmqinspect.find.finding import find_records
     from rmqinspect.tables.filters import Selection
 
     offset = arguments.queue_offset
@@ -140,11 +140,11 @@ def _find_one(store: Store, arguments: ShowArguments) -> int:
         keys=() if arguments.key is None else (arguments.key,),
         ids=() if arguments.id is None else (arguments.id,),
     )
-    places, look_up = find_records(store, selection, _MOST_NAMED + 1)
+    places, way = find_records(store, selection, _MOST_NAMED + 1)
     if len(places) > 1:
         shown = ", ".join(f"--at {place}" for place in places[:_MOST_NAMED])
         more = ", …" if len(places) > _MOST_NAMED else ""
-        raise click.UsageError(f"Several records, found {look_up.way}; show one of them: {shown}{more}")
+        raise click.UsageError(f"Several records, found {way}; show one of them: {shown}{more}")
     return places[0]
 
 

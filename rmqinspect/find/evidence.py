@@ -40,7 +40,8 @@ from rmqinspect.find.evidence_document import (
     SearchedStore,
     Stretch,
 )
-from rmqinspect.find.finding import Finding, Miss, Searched
+from rmqinspect.find.finding import Finding, Searched
+from rmqinspect.find.misses import Miss
 from rmqinspect.find.queue_units import units_of
 from rmqinspect.find.search import ID, KEY, QUEUE_OFFSET, Scope
 from rmqinspect.index.geometry import IndexFile, read_entries

@@ -8,6 +8,7 @@ Whether consumers can get a record that is in the log: by its queue unit, and th
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from rmqinspect.broker.acknowledged import acknowledged_behind, acknowledged_words
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.gone import changed_by_a_broker, tiered_files, was_cleaned
 from rmqinspect.codec.message_id import host_text
@@ -17,6 +18,7 @@ from rmqinspect.commitlog.tail import LogEnd, find_log_end
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.find import BEFORE, BEYOND, DAMAGED, EXPIRED, NOT_IN_QUEUE, NOT_THERE, OUT_OF_REACH, UNREAD
+from rmqinspect.find.answers import MISSING_FATE
 from rmqinspect.find.life import Life
 from rmqinspect.find.plan import rows_at
 from rmqinspect.find.ways import whole_log
@@ -37,6 +39,10 @@ class Found(NamedTuple):
 
     reason: str
     text: str
+    fate: str = ""  # what became of a record that was there, if the reason does not say it
+    place: int | None = None  # the physical offset of a record that is destroyed
+    proof: str = ""  # ARRIVED, BY_ID or LIKELY, of a message that something proves
+    answer: str = ""  # in a sentence, where neither the proof nor the reason gives it
 
 
 class Evidence:
@@ -71,6 +77,14 @@ class Evidence:
                 found = log.next_record(segment.base, segment.end)
                 return None if found is None else found[1] * 1000
         return None
+
+    @cached_property
+    def acknowledged(self) -> str:
+        """What other files prove that lay behind the end of the log, in words; "" if they prove nothing."""
+        if not self.store.segments:
+            return ""
+        found = acknowledged_behind(self.store, self.end, self.queues)
+        return "" if found is None else acknowledged_words(found)
 
     @property
     def last_time(self) -> int | None:
@@ -152,7 +166,7 @@ def lies_at(evidence: Evidence, place: int) -> Found:
             spot = log.locate(place)
             proven = spot.kind == "record" and log.identity_at(spot.start) is not None
     except NothingFound:
-        return Found(DAMAGED, f"{where} lies {_in_no_segment(store, place)}")
+        return Found(DAMAGED, f"{where} lies {_in_no_segment(store, place)}", MISSING_FATE)
     except Unreadable as error:
         return Found(UNREAD, f"{where} could not be read: {error}")
     return _in_spot(spot, where, place, proven=proven)
@@ -178,7 +192,7 @@ def _in_spot(spot: Spot, where: str, place: int, *, proven: bool) -> Found:
     if spot.kind in ("blank", "entry"):
         return Found(NOT_THERE, f"{where} is in a {spot.kind} that holds no message: {reach}")
     what = {"zeros": "zeros", "record": "a record that is cut or damaged"}.get(spot.kind, "bytes that are no record")
-    return Found(DAMAGED, f"{where} lies in {what}, {reach}, {spot.segment.name}")
+    return Found(DAMAGED, f"{where} lies in {what}, {reach}, {spot.segment.name}", place=place)
 
 
 def _range(start: int, end: int) -> str:

@@ -54,7 +54,6 @@ from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
 from rmqinspect.tables.log import messages_in
-from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.read_log import lost_gaps, report_missing
 from rmqinspect.tables.sources import range_to_read
 from rmqinspect.tables.table import Request
@@ -365,25 +364,3 @@ class _Doors:
             return find_unit(files, identity.queue_offset) == (place, identity.size)
         except Unreadable:
             return False
-
-
-def find_records(store: Store, selection: Selection, most: int) -> tuple[list[int], LookUp]:
-    """Return the physical offsets of up to `most` records, ascending, and how they were found.
-
-    :raises NothingFound: there are none; the message says where was searched.
-    :raises Unreadable: a file cannot be read, or the queue that was asked was not.
-    """
-    look_up = plan_look_up(store, selection)
-    if look_up is None:
-        raise NothingFound(f"{store.name}: no commit log given, so there is no record")
-    columns = selection.columns(SCHEMA) | {"physical_offset"}
-    places: list[int] = []
-    for batch in planned_rows(store, look_up.to_read, Request(records_of=(selection,), columns=columns)):
-        places += selection.select_rows(batch).column("physical_offset").to_pylist()
-        if len(places) >= most:
-            break
-    if not places and (why := why_not_known(store, selection)):
-        raise Unreadable(f"{store.name}: no such record in the log; not known: {why}")
-    if not places:
-        raise NothingFound(f"{store.name}: no such record; searched: {look_up.searched}")
-    return places[:most], look_up

@@ -106,12 +106,18 @@ def test_stores_of_one_name_are_named_apart(find: Run) -> None:
 def test_a_miss_is_explained_for_each_store(find: Run) -> None:
     status, out, _ = find(FLIPPED.parent, HEALTHY.parent, "-k", "nothing")
     assert status == 5
-    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == ["store", "searched", "NOT"] * 2
+    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == [
+        "store",
+        "answer",
+        "NOT",
+        "searched",
+    ] * 2
 
 
 def test_one_question_of_several_without_an_answer_is_status_5(find: Run) -> None:
     status, out, _ = find(HEALTHY, "-k", KEY, "-k", "nothing")
     assert status == 5
+    assert "answer          -k nothing: It is not in this log, all of which was read.\n" in out
     assert "NOT THERE       -k nothing: no record has the key nothing\n" in out
     assert f"{OFFSET}  {TOPIC}" in out
 
@@ -130,7 +136,8 @@ def test_a_limit_says_that_it_cuts_and_explains_nothing(find: Run) -> None:
 def test_misses_of_row_formats_go_to_stderr(find: Run) -> None:
     status, out, err = find(FLIPPED, "-k", "nothing", "-f", "jsonl", "-q")
     assert (status, out) == (5, "")
-    assert err.endswith("\nNOT THERE       no record has the key nothing\n")
+    assert err.startswith("answer          It is not in this log, all of which was read; 1 record of it is damaged.\n")
+    assert "\nNOT THERE       no record has the key nothing\n" in err
 
 
 def test_fifty_six_digits_are_an_id_of_ipv6(find: Run) -> None:

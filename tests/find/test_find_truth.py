@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.find.finding import Finding, Miss, Target
+from rmqinspect.find.finding import Finding, Target
 from rmqinspect.find.life import LIFE_DATABASES
+from rmqinspect.find.misses import Miss
 from rmqinspect.find.plan import plan_look_up
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
