@@ -241,6 +241,21 @@ class Rules(RuleSet):
         (("4.0.0", "keep"), ("4.5.0", "destroy")),
         {"keep": "they stay", "destroy": "all are deleted"},
     )
+    deleted_offsets = Rule(
+        "the consumer offsets of a topic that is deleted are deleted, too: elsewhere they do not prove its queues",
+        "AdminBrokerProcessor#deleteTopic, ConsumerOffsetManager#cleanOffsetByTopic",
+        (("4.0.0", False), ("5.0.0", True)),
+    )
+    kept_topics = Rule(
+        "the broker's own topics whose queues stay, without topics.json naming them, where another topic is deleted",
+        "DefaultMessageStore#cleanUnusedTopic",
+        (("4.0.0", "schedule"), ("4.9.0", "op"), ("5.0.0", "system")),
+        {
+            "schedule": "SCHEDULE_TOPIC_XXXX",
+            "op": "SCHEDULE_TOPIC_XXXX, RMQ_SYS_TRANS_OP_HALF_TOPIC",
+            "system": "all",
+        },
+    )
     multi_dispatch = Rule(
         "topics whose records get units in further queues too (enableMultiDispatch)",
         "ConsumeQueue#checkMultiDispatchQueue, DefaultMessageStore#checkMultiDispatchQueue, MultiDispatchUtils",

@@ -16,6 +16,7 @@ from datetime import UTC, tzinfo
 from functools import partial
 from itertools import chain, groupby
 
+from rmqinspect.broker.acknowledged import acknowledged_words
 from rmqinspect.cli.terminal import Screen, columns, fold, line_width
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import (
@@ -34,8 +35,10 @@ from rmqinspect.forecast.outcome import (
     group_words,
     healed_words,
     loss_words,
+    no_queue_words,
     outcome_words,
     proof_words,
+    reach_words,
     refusal_words,
     span_of,
     unit_words,
@@ -119,7 +122,15 @@ def verdict_lines(forecast: Forecast) -> Iterator[str]:
         text = text.split(": ")[0]
     if forecast.worst.verdict in COSTS:
         yield from SCREEN.rows("before any start:", "copy the store")
+        yield from _first_lines(forecast)
     yield from SCREEN.fitted("VERDICT", text)
+
+
+def _first_lines(forecast: Forecast) -> Iterator[str]:
+    """Yield what to do first: the way to start that costs least, where one is better than the start as it is."""
+    best = next((way for way in forecast.instead if way.is_better), None)
+    if best is not None:
+        yield from SCREEN.rows("do first:", f"{best.way}: {_price_words(best)}")
 
 
 def _exit_words(outcome: Outcome, store: Store) -> Iterator[str]:
@@ -168,7 +179,11 @@ def _start_lines(outcome: Outcome) -> Iterator[str]:
     yield from SCREEN.rows("deletes", "; ".join(_deleted_words(outcome)))
     yield from SCREEN.rows("heals", healed_words(outcome))
     yield from SCREEN.several("groups", _group_words(outcome))
+    yield from SCREEN.several("consumers", reach_words(outcome))
+    yield from SCREEN.rows("no queue", no_queue_words(outcome))
     yield from SCREEN.rows("already lost:", "; ".join(already_lost(outcome)))
+    if outcome.acknowledged is not None:
+        yield from SCREEN.rows("gone", acknowledged_words(outcome.acknowledged))
 
 
 def _load_words(outcome: Outcome) -> Iterator[str]:
@@ -226,7 +241,8 @@ def _deleted_words(outcome: Outcome) -> Iterator[str]:
 
 
 def _queue_words(outcome: Outcome) -> Iterator[str]:
-    lost = {queue[:2] for queue in outcome.lost_queues}  # below `already lost`
+    # Those of an empty start stand below `already lost`.
+    lost = {queue[:2] for queue in outcome.lost_queues} if outcome.verdict is Verdict.EMPTY else set()
     for name, words in (
         ("given_twice", "{offset} in {queues} will be used again"),
         ("cut", "{unit} of {queues} {are} cut off"),
@@ -247,9 +263,6 @@ def _queue_words(outcome: Outcome) -> Iterator[str]:
     raised = sum(queue.min_after != queue.min_before for queue in outcome.queues)
     if raised:
         yield f"the minimum of {count(raised, 'queue')} becomes another"
-    if outcome.unreachable:
-        number = count(outcome.unreachable, "message")
-        yield f"{number} of the log lose their unit: no consumer gets them"
 
 
 def _index_words(outcome: Outcome) -> str:

@@ -254,7 +254,8 @@ def _steps(forecast: Forecast) -> list[_Step]:
     ]
     ways = []
     for way in forecast.instead:
-        if way.is_better and not way.remedy.settings:  # broker.conf is the reader's
+        # broker.conf is the reader's; rebuild and salvage make a store of their own
+        if way.is_better and not way.remedy.settings and not way.tool:
             commands = [f"move_away {quote_path(name)}" for name in way.moved]
             commands += [f"set_length {quote_path(name)} {length}" for name, length in way.remedy.lengths]
             commands += [

@@ -7,7 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from rmqinspect.broker.acknowledged import Acknowledged, acknowledged_behind
+from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.gone import TOPICS, changed_by_a_broker, reserved_hours, was_cleaned
+from rmqinspect.broker.groups import is_system_group
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.commitlog.tail import LogEnd, Sample, find_log_end, sample_edges
 from rmqinspect.config.json_files import (
@@ -21,6 +24,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
+from rmqinspect.forecast.log_records import LogRecords
 from rmqinspect.forecast.outcome import LOOK_FOR, Forecast, LostQueue, Outcome, Verdict
 from rmqinspect.forecast.queue import BATCH, UNITS
 from rmqinspect.forecast.queues import QueueEnds
@@ -31,7 +35,7 @@ from rmqinspect.index.geometry import read_index_files
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, last_half, last_indexed, unread_databases
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.text import count, group_digits, text_of
-from rmqinspect.topics import SCHEDULE_TOPIC
+from rmqinspect.topics import OP_TOPIC, SCHEDULE_TOPIC, is_system_topic
 
 _WHAT_DECIDES = "abort (how the last stop is taken), checkpoint, consumequeue and index"
 
@@ -57,6 +61,7 @@ ABORT = "abort"
 _HIDDEN_LOG = "the folder of the commit log cannot be listed"
 _HOUR = 3_600_000  # ms
 _LEVELS = 1 << 31  # queues of the schedule topic, whose number is not in topics.json: any
+_KEPT = {"schedule": (SCHEDULE_TOPIC,), "op": (SCHEDULE_TOPIC, OP_TOPIC)}  # by `Rules.kept_topics`
 _WHOLE = ("checkpoint", "index", "timerlog", "timerwheel")  # a start depends on whether they are there
 
 
@@ -74,6 +79,7 @@ class Evidence:
     announce: Announce | None = None
     unread: list[str] = field(default_factory=list)  # what the system refused to read
     other_writer: bool = False  # no release of RocketMQ wrote the store
+    records: LogRecords = field(default_factory=LogRecords)  # of the log, by queue; those of other choices, too
     _scanners: dict[tuple[str, ...], LogScanner] = field(default_factory=dict, init=False)
     _others: dict[str, "Evidence"] = field(default_factory=dict, init=False)
 
@@ -225,7 +231,7 @@ class Evidence:
                 last = self.queues.last_of(*name)
                 if last is not None and last < place and queue_offset >= queue.max_after:
                     found.add(name)
-            elif self._is_known(*name, with_units):
+            elif self._is_known(outcome, *name, with_units):
                 found.add(name)
         ends = {name: queues[name].max_after if name in queues else 0 for name in found}
         return [LostQueue(*name, max(0, behind[name] - ends[name])) for name in sorted(found)]
@@ -244,13 +250,45 @@ class Evidence:
         )
         return bool(outcome.lost_queues) and leading.isdisjoint(inside)
 
-    def _is_known(self, topic: str, queue_id: int, with_units: Collection[str]) -> bool:
+    def _is_known(self, outcome: Outcome, topic: str, queue_id: int, with_units: Collection[str]) -> bool:
         """Whether the broker has a queue without a unit, as far as is known: its topic may have been deleted."""
-        if not self._had_topics:
+        if not self._had_topics or self._is_kept(outcome, topic):
             return True
         if not self.topics:
             return topic in with_units
         return queue_id < self.topics.get(topic, _LEVELS if topic == SCHEDULE_TOPIC else 0)
+
+    def knows_queue(self, outcome: Outcome, topic: str, queue_id: int) -> bool:
+        """Whether the broker has, or had, a queue that has no unit after a start.
+
+        Since 5.0.0 the offsets of a deleted topic are deleted, too: there they prove a queue.
+        """
+        queues = [queue for queue in outcome.queues if queue.max_before or queue.max_after]
+        if any((queue.topic, queue.queue_id) == (topic, queue_id) for queue in queues):
+            return True
+        if self._is_known(outcome, topic, queue_id, {queue.topic for queue in queues}):
+            return True
+        return rules_of_start(outcome.release).deleted_offsets and (topic, queue_id) in self._consumed
+
+    @staticmethod
+    def _is_kept(outcome: Outcome, topic: str) -> bool:
+        """Whether a topic is the broker's own, and no deletion of another one deletes its queues."""
+        kept = rules_of_start(outcome.release).kept_topics
+        return is_system_topic(topic) if kept == "system" else topic in _KEPT[kept]
+
+    @cached_property
+    def _consumed(self) -> frozenset[tuple[str, int]]:
+        """The queues in which groups of users have an offset."""
+        return frozenset(
+            (entry.topic, entry.queue_id)
+            for entry in self.group_offsets
+            if entry.offset > 0 and not is_system_group(entry.group)
+        )
+
+    @cached_property
+    def acknowledged(self) -> Acknowledged | None:
+        """What lay behind the end of the log, and a broker had acknowledged."""
+        return acknowledged_behind(self.store, self.log_end, self.queues.summaries)
 
     @cached_property
     def _had_topics(self) -> bool:

@@ -34,6 +34,8 @@ from rmqinspect.forecast.evidence import ABORT
 from rmqinspect.forecast.losses import segments_of
 from rmqinspect.forecast.outcome import (
     NO_REMEDY,
+    REBUILD,
+    SALVAGE,
     SERVING,
     Alternative,
     Outcome,
@@ -70,8 +72,13 @@ After = Callable[[Remedy], Walks]
 """Walks the store as it is after a remedy."""
 
 
-def other_ways(worst: Outcome, store: Store | None, after: After) -> list[Alternative]:
-    """Return the other ways to start, the best one first; without a store no file is looked into for its name."""
+def other_ways(
+    worst: Outcome, store: Store | None, after: After, repaired: Sequence[Alternative] = ()
+) -> list[Alternative]:
+    """Return the other ways to start, the best one first; without a store no file is looked into for its name.
+
+    `repaired` are those by `rebuild` and `salvage`, which are compared with the others.
+    """
     plain = after(NO_REMEDY)
     eras = plain.tell_all(RELEASES, clean=worst.clean_exit)
     ways = [_other_exit(worst, store, after), *_other_releases(worst, eras)]
@@ -86,12 +93,24 @@ def other_ways(worst: Outcome, store: Store | None, after: After) -> list[Altern
             break
         if all(_rank(way) < _rank(other) for other in known):
             ways.append(way)
-    judged = (_judged(way, worst, [worst, *(other.outcome for other in ways)]) for way in ways)
+    judged = [_judged(way, worst, [worst, *(other.outcome for other in ways)]) for way in ways]
+    least = min((price(way.outcome) for way in repaired), default=None)
+    for way in repaired:
+        # The new store of one is as much work as that of the other: the dearer one is never advised.
+        is_better = _is_better(way.outcome, worst) and price(way.outcome) == least
+        judged.append(way._replace(is_better=is_better))
     return sorted(judged, key=lambda way: (not way.is_better, _rank(way)))
 
 
 def _rank(way: Alternative) -> tuple[object, ...]:
-    return price(way.outcome), -way.outcome.healed_units, len(way.remedy.costs), len(way.remedy.steps)
+    effort = (REBUILD, SALVAGE).index(way.tool) + 1 if way.tool else 0
+    return (
+        price(way.outcome),
+        effort,
+        -way.outcome.healed_units,
+        len(way.remedy.costs),
+        len(way.remedy.steps),
+    )
 
 
 def _judged(way: Alternative, worst: Outcome, outcomes: Iterable[Outcome]) -> Alternative:
@@ -257,7 +276,7 @@ def _way(worst: Outcome, outcome: Outcome, remedy: Remedy = NO_REMEDY) -> Altern
 
 # --- answers that are the same ------------------------------------------------------------------
 
-_OF_THE_RELEASE = ("release", "era", "clean_exit", "decisions", "assumptions", "conf_notes", "notes")
+_OF_THE_RELEASE = ("release", "era", "clean_exit", "decisions", "assumptions", "conf_notes", "notes", "led")
 
 
 def same_answer(outcome: Outcome) -> str:

@@ -6,13 +6,14 @@ A forecast in a few words: the line `VERDICT` of the command, and what other com
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from rmqinspect import notebook
+from rmqinspect.broker.acknowledged import Acknowledged
 from rmqinspect.broker.eras import Era
 from rmqinspect.broker.unread import Unread
 from rmqinspect.document import Part, means
@@ -165,10 +166,21 @@ class Outcome:
     deleted_segments: list[int] = field(default_factory=list)
     losses: Losses = field(default_factory=Losses)
     losses_counted: bool = True  # False: nobody has asked for them
+    cuts_records: bool = False  # records lie behind the new end of the log
     ignored_files: list[str] = field(default_factory=list)  # mapped files that load leaves aside, relative to the store
     blocked_by: str | None = None  # a file in the place of the folder of queues, relative to the store
     dispatch_start: int | None = None  # physical offset; records at or behind it get units and entries again
-    unreachable: int = 0  # messages that stay in the log and have no unit after the start, though they had one
+    unreachable: int = 0  # messages that stay in the log, and to which no unit of their queue leads after the start
+    unreachable_by_topic: dict[str, int] = field(default_factory=dict)  # of those whose topic is known
+    wrong: int = 0  # units by which a pull returns another record than its own, or what is none
+    wrong_by_topic: dict[str, int] = field(default_factory=dict)
+    jumped: int = 0  # sound messages that a consumer never gets, though units lead to them: they stand behind damage
+    jumped_by_topic: dict[str, int] = field(default_factory=dict)
+    in_no_queue: dict[str, int] = field(default_factory=dict)  # records by topic: nothing proves that they had a queue
+    judged: bool = False  # all records of the log were compared with the queues; else a sample was
+    next_offsets: dict[tuple[str, int], int] = field(default_factory=dict)  # of queues, by the records of the log
+    acknowledged: Acknowledged | None = None  # what lay behind the end of the log, gone before the start
+    led: Mapping[tuple[str, int], Any] | None = field(default=None, compare=False)  # `queues.Led`, until it is priced
     queues: list[QueueOutcome] = field(default_factory=list)  # by topic and queue id
     index_files_after: list[str] = field(default_factory=list)  # those that are there now
     new_index_files: int = 0  # made by the start, named by its clock
@@ -192,6 +204,27 @@ class Outcome:
     misplaced: int = 0  # records of the scan that stay, and whose PHYSICALOFFSET is another place: copied, or moved
     unread: list[Unread] = field(default_factory=list)  # what lies only where the broker does not look
     lock_holder: int | None = None  # process id; 0 or less: a process invisible from here; None: none
+
+    @property
+    def skipped(self) -> int:
+        """How many new messages groups do not get, at most: their offsets lie beyond the queues' new ends."""
+        return sum(group.skips for group in self.groups)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether the broker starts, and every message of the log is delivered; groups may skip new ones."""
+        lost = self.cuts_records or self.not_received or self.loses_unknown
+        return self.verdict in SERVING and not lost
+
+    @property
+    def loses_unknown(self) -> bool:
+        """Whether records of some queues get no unit, and nobody has counted them."""
+        return not self.judged and bool(self.lost_queues)
+
+    @property
+    def not_received(self) -> int:
+        """How many messages consumers do not get that this start does not delete: out of reach, wrong, jumped over."""
+        return self.unreachable + self.wrong + self.jumped
 
     @property
     def healed_units(self) -> int:
@@ -240,6 +273,9 @@ class Remedy(NamedTuple):
 NO_REMEDY = Remedy()
 
 
+REBUILD, SALVAGE = "rebuild", "salvage"
+
+
 class Alternative(NamedTuple):
     """Another way to start, walked and priced."""
 
@@ -248,6 +284,7 @@ class Alternative(NamedTuple):
     remedy: Remedy = NO_REMEDY  # done before
     is_better: bool = False  # than the start that the forecast is about
     units_missed: int = 0  # queue units that do not come back, though another way to the same log brings them back
+    tool: str = ""  # REBUILD or SALVAGE: the command that makes the store which is started
 
     @property
     def moved(self) -> tuple[str, ...]:
@@ -336,7 +373,8 @@ _ORDER = list(Verdict)
 def price(outcome: Outcome) -> tuple[int, int]:
     """Return what a start costs, for comparisons: a lower price is better."""
     without_log = outcome.losses.units if outcome.min_offset < 0 else 0
-    return _ORDER.index(outcome.verdict), outcome.losses.messages + outcome.unreachable + without_log
+    messages = outcome.losses.messages + outcome.not_received + outcome.skipped
+    return _ORDER.index(outcome.verdict), messages + without_log
 
 
 def note_unread(unread: list[str], *texts: str) -> None:
@@ -374,6 +412,43 @@ def span_of(outcomes: Sequence[Outcome]) -> str:
     return str(Era(outcomes[0].era.split(" ")[0], outcomes[-1].era.split(" ")[-1]))
 
 
+def topic_words(by_topic: Mapping[str, int]) -> str:
+    """Return topics with their numbers, the largest first: `orders 3 041, shipments 23 and 4 more topics`."""
+    ordered = sorted(by_topic, key=lambda topic: (-by_topic[topic], topic))
+    more = len(ordered) - _LISTED
+    named = ", ".join(f"{topic} {group_digits(by_topic[topic])}" for topic in ordered[:_LISTED])
+    return named + (f" and {count(more, 'more topic')}" if more > 0 else "")
+
+
+def reach_words(outcome: Outcome) -> Iterator[str]:
+    """Yield in sentences what consumers do not get of what stays in the log."""
+    for number, by_topic, noun, what in (
+        (outcome.unreachable, outcome.unreachable_by_topic, "message", "no queue leads to {them} after this start"),
+        (outcome.wrong, outcome.wrong_by_topic, "message", "a pull returns another record, or what is none"),
+        (outcome.jumped, outcome.jumped_by_topic, "message", "a pull jumps over {them}, behind damage"),
+    ):
+        if number:
+            named = f" ({topic_words(by_topic)})" if by_topic else ""
+            yield f"{count(number, noun)} of the log{named}: {what.format(them='it' if number == 1 else 'them')}"
+    if outcome.loses_unknown:
+        queues = count(len(outcome.lost_queues), "queue")
+        topics = topic_words(Counter(queue.topic for queue in outcome.lost_queues))
+        yield f"records of {queues} (queues by topic: {topics}) have no queue unit, by a sample of the log"
+
+
+def no_queue_words(outcome: Outcome) -> str:
+    """Return in a sentence what lies in the log, and nothing proves a queue of."""
+    if not outcome.in_no_queue:
+        return ""
+    number = sum(outcome.in_no_queue.values())
+    topics = topic_words(outcome.in_no_queue)
+    whose = "its topic was" if len(outcome.in_no_queue) == 1 else "their topics were"
+    return (
+        f"{count(number, 'record')} ({topics}) in no queue, and not in topics.json: {whose} deleted, or lost with the "
+        "metadata; rebuild makes the queues, topics.json has to name the topics"
+    )
+
+
 def outcome_words(outcome: Outcome, releases: str = "") -> str:
     """Return the verdict of an outcome and its reason; `releases` follows the verdict, or who runs."""
     reason = _REASONS[outcome.verdict](outcome)
@@ -387,10 +462,18 @@ def loss_words(outcome: Outcome) -> str:
     losses = outcome.losses
     parts = [count(losses.messages, "record")] if losses.messages else []
     without_log = outcome.min_offset < 0 and losses.units
-    if not outcome.losses_counted and not without_log:
+    if not outcome.losses_counted and not without_log and outcome.cuts_records:
         parts = ["records not counted"]
-    if outcome.unreachable:
-        parts.append(f"{count(outcome.unreachable, 'message')} out of reach for consumers")
+    for number, noun, what in (
+        (outcome.unreachable, "message", "out of reach for consumers"),
+        (outcome.wrong, "message", "returned wrong"),
+        (outcome.jumped, "message", "jumped over behind damage"),
+        (outcome.skipped, "new message", "skipped by groups"),
+    ):
+        if number:
+            parts.append(f"{count(number, noun)} {what}")
+    if outcome.loses_unknown and outcome.verdict is Verdict.LOSES:
+        parts.append(f"records of {count(len(outcome.lost_queues), 'queue')} out of reach, not counted")
     parts += [f"{one.holds} in {one.file}, which it does not read" for one in outcome.unread]
     if without_log:
         parts.append(f"{count(losses.units, 'queue unit')} of a log that is not here")
@@ -429,16 +512,22 @@ def already_lost(outcome: Outcome, missing: int = 0) -> list[str]:
         texts.append(f"at least {count(number, 'queue unit')} {'leads' if number == 1 else 'lead'} to no record")
     # Where units are cut, those that are added may be theirs; records behind the new end are lost by this start.
     left = missing - outcome.healed_units
-    if left > 0 and not outcome.losses.messages and not any(queue.cut and queue.added for queue in outcome.queues):
+    if (
+        left > 0
+        and not outcome.judged
+        and not outcome.losses.messages
+        and not any(queue.cut and queue.added for queue in outcome.queues)
+    ):
         has, gets = ("has", "gets") if left == 1 else ("have", "get")
         texts.append(f"{count(left, 'record')} of the log {has} no queue unit, and {gets} none")
-    if outcome.lost_queues and not missing:  # else all are counted
+    if outcome.lost_queues and outcome.verdict is Verdict.EMPTY and not missing:  # else they are lost by this start
         own = {topic: topic.startswith("%") or is_system_topic(topic) for topic, *_ in outcome.lost_queues}
         topics = sorted(own, key=lambda topic: (own[topic], topic))  # those of users first
         first = ", ".join(topics[:_LISTED]) + (f" and {len(topics) - _LISTED} more" if len(topics) > _LISTED else "")
         of = f"of {count(len(outcome.lost_queues), 'queue')} of topic{'s' if len(topics) > 1 else ''} {first}"
         texts.append(f"records {of} have no queue unit, by a sample of the log: verify counts them")
-    if again := sum(queue.given_twice for queue in outcome.lost_queues):
+    again = sum(queue.given_twice for queue in outcome.lost_queues)
+    if again and outcome.verdict is Verdict.EMPTY:
         texts.append(f"at least {group_digits(again)} of their queue offsets will be used again")
     return texts
 

@@ -12,7 +12,7 @@ Source: ConsumeQueue, BatchConsumeQueue, MappedFileQueue; RocketMQ 4.0.0 to 5.5.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,6 +44,7 @@ _RECOVERED_FILES = 3  # ConsumeQueue#recover begins in the third last file
 _FAR = 1 << 62  # a queue offset in bytes beyond it is hostile: kept inside 64 bits
 HOSTILE = 1 << 62  # above every offset: a cut has to look at each unit
 _FIRST_WINDOW, _LAST_WINDOW = 64, 1 << 14  # units that a cut reads at a time
+_LED = 1 << 16  # units that are looked at together, for where they lead
 _FEW = 64  # units that are tried at once where the last ones did not continue the queue
 _KEPT = 1 << 20  # newest units of all queues that are kept
 _RUN_COST = 16  # what a run takes beside its units, in units
@@ -227,6 +228,33 @@ class Queue:
             else:
                 part[:] = run.units[:, low - run.first : high - run.first]
         return found
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What the units of the queue depend on: queues of equal states lead to the same records."""
+        files = (
+            (file.base, file.position, file.disk and file.disk.path, *((run.first, run.count) for run in file.runs))
+            for file in self.files
+        )
+        return self.ends, self.appended, self.last, *files
+
+    def leads(self) -> Iterator[Ints]:
+        """Yield tables of the units between minimum and maximum: queue offsets, physical offsets.
+
+        Filler leads nowhere, and is not among them.
+        """
+        low, high = self.ends
+        for file in self.files:
+            for first in range(0, file.position // self.unit, _LED):
+                units = self.units(file, first, min(_LED, file.position // self.unit - first))
+                numbers = self._numbers(file, first, units)
+                is_filler = (units[OFFSET] == 0) & (units[SIZE] == PRE_BLANK_SIZE)
+                inside = (numbers >= low) & (numbers < high) & (units[SIZE] > 0) & ~is_filler
+                yield np.stack((numbers[inside], units[OFFSET][inside]))
+
+    def _numbers(self, file: File, first: int, units: Ints) -> Ints:
+        """Return the queue offset of each unit of a file, from a row on."""
+        return file.base // self.unit + first + np.arange(units.shape[1])
 
     # --- recover --------------------------------------------------------------------------------
 

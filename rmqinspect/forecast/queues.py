@@ -12,7 +12,7 @@ Each queue is a `Queue`, which does what the broker's does. The units of records
 Source: ConsumeQueue, DefaultMessageStore#recover, ConsumeQueueStore (5.0.0+); RocketMQ 4.0.0 to 5.5.0.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -218,12 +218,24 @@ class BatchQueue(Queue):
         elif self.files[0].position:
             self.minimum = int(self.units(self.files[0], 0, 1)[BASE, 0])
 
+    def _numbers(self, file: File, first: int, units: Ints) -> Ints:
+        numbers: Ints = units[BASE]
+        return numbers
+
     def stays(self, before: int) -> int:
         """Return the queue offset behind the messages that stay as they are."""
         return min(before, self.maximum)
 
     def _end_before(self, before: int) -> int:
         return self.was[-1].base + self.was[-1].size if self.was else 0
+
+
+class Led(NamedTuple):
+    """The units of a queue after a start."""
+
+    state: tuple[object, ...]  # equal ones have the same units
+    ends: tuple[int, int]  # minimum and maximum, queue offsets
+    tables: Callable[[], Iterator[Ints]]  # queue offsets and physical offsets, in parts
 
 
 class _Units(NamedTuple):
@@ -354,6 +366,13 @@ class Queues:
             both = before.min_offset, before.max_offset, *queue.ends
             stays = queue.stays(before.max_offset)
             found.append(QueueOutcome(*name[1:], *both, cut, added, stays, unreachable))
+        return found
+
+    def led(self) -> Mapping[tuple[str, int], "Led"]:
+        """Return the units of each queue after the start."""
+        found: dict[tuple[str, int], Led] = {}
+        for (_, topic, queue_id), queue in self.queues.items():
+            found[topic, queue_id] = Led(queue.state, queue.ends, queue.leads)
         return found
 
     # --- dispatch -------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ last message of a queue is that of the last record dispatched, even if it was fa
 Source: RocksDBConsumeQueueStore, RocksDBConsumeQueueOffsetTable, RocksDBConsumeQueueTable; RocketMQ 5.2.0 to 5.5.0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch, has_unit
 from rmqinspect.forecast.outcome import QueueOutcome, Refusal
+from rmqinspect.forecast.queues import Led
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.rocksdb.databases import UNITS_NEEDED, End, Queue, QueueOffsets, read_queue_offsets
 from rmqinspect.schemas.consumequeue import QueueUnit
@@ -163,6 +165,29 @@ class RocksdbQueues:
                 self._note_gone(outcome, queue, log)
             found.append(outcome)
         return found
+
+    def led(self) -> Mapping[Queue, Led]:
+        """Return the units of each queue after the start; where they were not unpacked, where each queue ends."""
+        found: dict[Queue, Led] = {}
+        for queue in {*self._table.offsets.maxima, *self._maxima}:
+            ends = self._ends(queue)
+            runs = tuple((len(numbers), int(numbers[0])) for numbers, _ in self._dispatched.get(queue, ()))
+            found[queue] = Led((ends, runs), ends, partial(self._leads, queue, ends))
+        return found
+
+    def _leads(self, queue: Queue, ends: tuple[int, int]) -> Iterator[Ints]:
+        """Yield tables of the units between minimum and maximum: queue offsets, physical offsets.
+
+        :raises Unreadable: they were not unpacked.
+        """
+        for first in range(*ends, _WINDOW):
+            units = self._table.units(queue, first, min(_WINDOW, ends[1] - first))
+            numbers = first + np.arange(len(units))
+            there = units["size"] > 0
+            yield np.stack((numbers[there], units["physical_offset"][there].astype(np.int64)))
+        for numbers, places in self._dispatched.get(queue, ()):
+            inside = (numbers >= ends[0]) & (numbers < ends[1])
+            yield np.stack((numbers[inside], places[inside]))
 
     # --- where a queue begins and ends ----------------------------------------------------------
 

@@ -19,7 +19,7 @@ Source: ConsumerOffsetManager, PullMessageProcessor, DefaultMessageStore#getMess
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -32,6 +32,7 @@ from rmqinspect.config.json_files import ConsumerOffset
 from rmqinspect.forecast.evidence import Announce, Evidence
 from rmqinspect.forecast.fed_scan import FedScan
 from rmqinspect.forecast.instead import other_ways, remedied, same_answer
+from rmqinspect.forecast.log_records import JUDGED, LogRecords, log_size
 from rmqinspect.forecast.losses import LossCounter, LossFold, count_named, given_up, units_given_up
 from rmqinspect.forecast.outcome import (
     COSTS,
@@ -46,6 +47,8 @@ from rmqinspect.forecast.outcome import (
     Remedy,
     Verdict,
 )
+from rmqinspect.forecast.reach import Judge
+from rmqinspect.forecast.repairs import repairs
 from rmqinspect.forecast.walk import Start, Walks
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import lock_holder, running_broker
@@ -139,7 +142,8 @@ class Forecaster:
         self._walks: Walks | None = None
         if self._holder is not None and not request.as_copied:
             return
-        self._evidence = Evidence(store, request.jobs, request.progress, request.announce)
+        read = request.jobs, request.progress, request.announce
+        self._evidence = Evidence(store, *read, records=LogRecords(*read))
         self._releases, self._version_from, self._other, self._writer = _releases(store, self._evidence, request)
         clean = not self._evidence.has_abort if request.clean_exit is None else request.clean_exit
         self._evidence.other_writer = self._other is not None
@@ -178,6 +182,7 @@ class Forecaster:
         for outcome in found.outcomes:
             if outcome.verdict in STARTING:
                 outcome.gone_first = evidence.gone_first
+                outcome.acknowledged = evidence.acknowledged
         if self._request.instead and (found.worst.verdict in COSTS or found.worst.blocked_by is not None):
             found.instead = self._other_ways(found.worst)
         return found
@@ -191,7 +196,16 @@ class Forecaster:
                 tellers[remedy] = Teller(remade, self._request, self._store)
             return tellers[remedy]
 
-        return other_ways(worst, self._store, after)
+        store = self._store
+        has_records = bool(self._evidence.records.of(store).queues) if log_size(store) <= JUDGED else True
+        repaired = repairs(
+            worst,
+            has_records=has_records,
+            is_sound=self._evidence.records.is_sound and not missing_in(store),
+            is_ledger=any(segment.kind != "segment" for segment in store.segments),
+            note_groups=partial(note_groups, evidence=self._evidence),
+        )
+        return other_ways(worst, store, after, list(repaired))
 
 
 def _of_running(holder: int) -> Forecast:
@@ -247,6 +261,7 @@ class Teller:
         self._store = store or evidence.store
         self._counts = request.count_losses
         self._losses = LossCounter(evidence.store, evidence.jobs, evidence.progress, evidence.unread)
+        self._judges = request.count_losses and not evidence.other_writer and log_size(evidence.store) <= JUDGED
 
     def tell_all(self, releases: Sequence[str], *, clean: bool) -> list[Outcome]:
         """Return the outcomes of starts of some releases, in their order; neighbours that are the same are one."""
@@ -287,7 +302,10 @@ class Teller:
             count_named(store, outcome.queues, fold.gaps, outcome.losses, self._evidence.unread)
             _note_given_twice(outcome, fold)
         cuts = bool(outcome.losses.messages) if self._counts else self._loses_any(outcome)
-        if self._store is not store:
+        outcome.cuts_records = cuts
+        if self._judges:
+            self._note_reach(outcome)
+        elif self._store is not store:
             outcome.unreachable += units_given_up(self._store, store, outcome, self._evidence.unread)
         _note_units(outcome)
         if self._counts or not cuts:
@@ -304,6 +322,23 @@ class Teller:
         note_groups(outcome, self._evidence)
         outcome.verdict = verdict_of(outcome, cuts_records=cuts)
         return outcome
+
+    def _note_reach(self, outcome: Outcome) -> None:
+        """Note what consumers do not get of the records that stay."""
+        led, outcome.led = outcome.led or {}, None
+        log = range(max(0, outcome.min_offset), outcome.end_offset)
+        reach = self._judge.reach(led, log, partial(self._evidence.knows_queue, outcome))
+        outcome.unreachable_by_topic = dict(reach.unreachable)
+        outcome.unreachable = sum(outcome.unreachable_by_topic.values())
+        outcome.in_no_queue = dict(reach.in_no_queue)
+        outcome.next_offsets, outcome.judged = reach.next_offsets, True
+        for queue in outcome.queues:
+            behind = reach.next_offsets.get((queue.topic, queue.queue_id), 0)
+            queue.given_twice = max(queue.given_twice, behind - queue.max_after)
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return Judge(self._evidence.records.of(self._evidence.store))
 
     @cached_property
     def _given_up(self) -> list[LossFold]:
@@ -329,7 +364,8 @@ def verdict_of(outcome: Outcome, *, cuts_records: bool) -> Verdict:
         return Verdict.REFUSES
     if outcome.proofs:
         return Verdict.EMPTY
-    return Verdict.LOSES if cuts_records or outcome.unreachable or outcome.unread else Verdict.SAFE
+    loses = cuts_records or outcome.not_received or outcome.skipped or outcome.loses_unknown or outcome.unread
+    return Verdict.LOSES if loses else Verdict.SAFE
 
 
 def _proofs(outcome: Outcome, evidence: Evidence, *, cuts_records: bool) -> Iterator[str]:

@@ -440,6 +440,7 @@ class _Walk:
             outcome.dispatch_start = None  # nothing lies behind it
         refusal = self.queues.correct_minimum(outcome.min_offset)
         outcome.queues = self.queues.outcomes(range(max(0, outcome.min_offset), outcome.end_offset))
+        outcome.led = self.queues.led()
         outcome.unreachable = sum(queue.unreachable for queue in outcome.queues) + self.queues.dropped
         if self.queues.failed_at is not None:
             outcome.blocked_by = self.queues.failed_at[0]

@@ -28,7 +28,7 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.config.json_files import read_config
 from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore, Refused
-from rmqinspect.forecast.outcome import Verdict, verdict_line
+from rmqinspect.forecast.outcome import verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import LARGEST, bridge
@@ -247,9 +247,7 @@ class SalvageJob(FilesJob):
             )
         receipt = self._receipt(sources, composite, log, lost, release, why, digests, files, rebuilt, proof)
         start = None if proof is None else proof.next_start
-        holds = proof is None or (
-            not proof.damage and proof.complete and start is not None and start.worst.verdict is Verdict.SAFE
-        )
+        holds = proof is None or (not proof.damage and proof.complete and start is not None and start.worst.keeps_all)
         return Salvaged(receipt, proof, holds)
 
     # --- sources --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Annotated, Any
 
+from rmqinspect.broker.acknowledged import acknowledged_words
 from rmqinspect.document import Part, means
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.document import outcome_document
@@ -19,7 +20,9 @@ from rmqinspect.forecast.outcome import (
     consumer_words,
     deleted_words,
     healed_words,
+    no_queue_words,
     outcome_words,
+    reach_words,
     span_of,
 )
 from rmqinspect.forecast.versions import ForecastRequest, forecast
@@ -82,11 +85,15 @@ def _details(outcome: Outcome, log_end: int | None, eras: str, counts: Mapping[s
     end = "" if outcome.rejected is None else _end_words(outcome, log_end, eras)
     deleted = ", ".join(deleted_words(outcome))
     missing = sum(counts.get(code, 0) for code in _WITHOUT_UNIT)
-    labelled = (
+    labelled: tuple[tuple[str, str], ...] = (
         ("heals", healed_words(outcome, missing)),
         ("groups", consumer_words(outcome)),
+        ("consumers", "; ".join(reach_words(outcome))),
+        ("no queue", no_queue_words(outcome)),
         ("already lost", "; ".join((*already_lost(outcome, missing), *found_lost(counts)))),
     )
+    if outcome.acknowledged is not None:
+        labelled += (("gone", acknowledged_words(outcome.acknowledged)),)
     named = (f"{label}: {text}" for label, text in labelled if text)
     return [*filter(None, (end, f"{deleted} deleted" if deleted else "")), *named, *outcome.conf_notes]
 

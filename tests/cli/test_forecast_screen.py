@@ -75,7 +75,7 @@ CASES = {
         billing, TopicA queue 0 (offset 51, maximum 20): skips up to 31 new messages
         TopicA       145   119 633
         144 of the 145 are intact on disk now""",
-        verdict=[ADVICE, "VERDICT    STARTS, LOSES DATA: 145 records"],
+        verdict=[ADVICE, "VERDICT    STARTS, LOSES DATA: 145 records, 31 new messages skipped by groups"],
     ),
     "an empty start": Case(Forecast([EMPTY]), "144 of the 145 are intact on disk now; the broker begins without them"),
     "segments that an empty start leaves aside are not safe": Case(
@@ -97,9 +97,12 @@ CASES = {
     ),
     "releases that differ are all shown and the worst decides": Case(
         Forecast([LOSES, SAFE]),
-        """broker     5.2.0 to 5.3.3: STARTS, LOSES DATA: 145 records
+        """broker     5.2.0 to 5.3.3: STARTS, LOSES DATA: 145 records, 31 new messages skipped by groups
         broker     5.5.0: STARTS, LOSES NOTHING MORE""",
-        verdict=[ADVICE, "VERDICT    STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records"],
+        verdict=[
+            ADVICE,
+            "VERDICT    STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records, 31 new messages skipped by groups",
+        ],
     ),
     "releases that differ in where the scan begins are one block": Case(
         Forecast([OTHER_SCAN, SAFE]),
@@ -112,7 +115,7 @@ CASES = {
         Forecast([LOSES], WAYS),
         """the same broker without the file abort  scan from segment 196608: loses nothing
         broker 5.5.0                            scan from segment 196608: loses nothing
-        not better: older broker 4.0.0 to 5.0.0 (loses 254 records)""",
+        not better: older broker 4.0.0 to 5.0.0 (loses 254 records, 31 new messages""",
     ),
     "no way is better": Case(
         Forecast([LOSES], [Alternative("broker 5.5.0", REFUSES)]), "no way is better: broker 5.5.0 (will not start)"

@@ -80,8 +80,10 @@ def test_a_broker_that_does_not_start_has_no_end_of_the_log() -> None:
 
 
 def test_the_verdict_names_the_releases_where_they_differ() -> None:
-    assert verdict_line(Forecast([LOSES])) == "STARTS, LOSES DATA: 145 records"
-    assert verdict_line(Forecast([LOSES, SAFE])) == "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records"
+    assert verdict_line(Forecast([LOSES])) == "STARTS, LOSES DATA: 145 records, 31 new messages skipped by groups"
+    assert verdict_line(Forecast([LOSES, SAFE])) == (
+        "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records, 31 new messages skipped by groups"
+    )
     assert verdict_line(Forecast([SAFE])) == "STARTS, LOSES NOTHING MORE"
     assert verdict_line(Forecast([REFUSES])) == "WILL NOT START: index/1x"
 

@@ -23,7 +23,7 @@ from rmqinspect.forecast.load import (
     load_folder,
     open_refusal,
 )
-from rmqinspect.forecast.outcome import Forecast, Outcome, QueueOutcome, Refusal, Verdict, already_lost
+from rmqinspect.forecast.outcome import Forecast, Outcome, QueueOutcome, Refusal, Verdict
 from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.forecast.timer_log import load_timer_log
 from rmqinspect.forecast.versions import ForecastRequest, forecast
@@ -334,12 +334,16 @@ def test_a_file_in_the_way_of_queues_is_named_where_no_queue_is_made_at_once(
     (root / name).write_bytes(b"x")
     found = forecast(open_store([str(root)]), ForecastRequest(release="5.1.4", instead=True))
     note = f"{name} is a file in the place of a folder of queues"
-    assert (found.worst.verdict, found.worst.blocked_by) == (Verdict.SAFE, name if is_in_the_way else None)
+    assert (found.worst.verdict, found.worst.blocked_by) == (
+        (Verdict.LOSES, name) if is_in_the_way else (Verdict.SAFE, None)
+    )
     assert any(text.startswith(note) for text in found.worst.notes) is is_in_the_way
     assert any(line.startswith(note) for line in start_lines(found, None)) is is_in_the_way
     better = [way for way in found.instead if way.is_better]
     assert bool(better) is is_in_the_way
-    assert all(way.moved == (name,) and way.outcome.blocked_by is None for way in better)
+    moved = [way for way in better if not way.tool]
+    assert bool(moved) is is_in_the_way
+    assert all(way.moved == (name,) and way.outcome.blocked_by is None for way in moved)
     assert (f"move_away {name}" in script(found, open_store([str(root)]))) is is_in_the_way
 
 
@@ -349,7 +353,7 @@ def test_a_folder_abort_is_moved_for_a_clean_exit_and_replaced_for_an_unclean_on
     (root / "abort").mkdir()
     store = open_store([str(root)])
     found = forecast(store, ForecastRequest(release="5.3.3", instead=True))
-    names = {way.way: way.outcome.clean_exit for way in found.instead if way.is_better}
+    names = {way.way: way.outcome.clean_exit for way in found.instead if way.is_better and not way.tool}
     assert names == {
         "the same broker with abort moved out of the store": True,
         "the same broker with an empty file in the place of the folder abort": False,
@@ -379,7 +383,8 @@ def test_the_end_of_a_queue_that_is_gone_is_told_by_the_last_records(tmp_path: P
         queue_after(whole, "TopicA", 0).max_after - queue_after(outcome, "TopicA", 0).max_after,
     )
     assert queue_after(outcome, "TopicA", 0).given_twice == queue.given_twice
-    assert "records of 1 queue of topic TopicA have no queue unit" in already_lost(outcome)[0]
+    assert outcome.unreachable_by_topic == {"TopicA": queue.given_twice}
+    assert outcome.verdict is Verdict.LOSES
 
 
 def queue_after(outcome: Outcome, topic: str, queue_id: int) -> QueueOutcome:
@@ -393,7 +398,7 @@ def queue_after(outcome: Outcome, topic: str, queue_id: int) -> QueueOutcome:
         (("consumequeue/CourierLog/1",), True),
         # Whether the topic was deleted: another queue of it is left, or nothing says so.
         (("consumequeue/CourierLog/1", "config/topics.json", "config/topics.json.bak"), True),
-        (("consumequeue/CourierLog", "config/topics.json", "config/topics.json.bak"), False),
+        (("consumequeue/CourierLog", "config/topics.json", "config/topics.json.bak"), False),  # but by groups' offsets
     ],
 )
 def test_a_queue_that_is_gone_is_told_where_its_topic_was_not_deleted(
@@ -414,7 +419,9 @@ def test_a_queue_that_is_gone_is_told_where_its_topic_was_not_deleted(
         == [("CourierLog", queue_id, end) for queue_id, end in sorted(ends.items()) if queue_id not in is_left]
         * is_told
     )
-    assert is_told is any("CourierLog" in text for text in already_lost(outcome))
+    assert outcome.verdict is Verdict.LOSES
+    left = sum(end for queue_id, end in ends.items() if queue_id not in is_left)
+    assert outcome.unreachable_by_topic["CourierLog"] == left
 
 
 def test_records_of_a_topic_that_was_deleted_are_not_lost(tmp_path: Path) -> None:

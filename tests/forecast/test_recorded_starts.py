@@ -59,9 +59,9 @@ def test_a_log_that_no_queue_leads_to_is_noted() -> None:
     ("family", "name", "left", "verdict"),
     [
         ("broker", "main-5.3.3", "batchconsumequeue", Verdict.EMPTY),
-        ("broker", "main-5.3.3", "consumequeue/CourierLog", Verdict.SAFE),
+        ("broker", "main-5.3.3", "consumequeue/CourierLog", Verdict.LOSES),
         ("crash", "base-5.2.0-clean", "consumequeue/Other/0", Verdict.EMPTY),
-        ("crash", "base-5.2.0-clean", "consumequeue/TopicA/0", Verdict.SAFE),
+        ("crash", "base-5.2.0-clean", "consumequeue/TopicA/0", Verdict.LOSES),
     ],
 )
 def test_queues_are_gone_though_one_is_left_that_leads_to_little(
@@ -81,8 +81,11 @@ def test_queues_are_gone_though_one_is_left_that_leads_to_little(
     found = forecast(open_store([str(root)]), ForecastRequest(release="5.2.0", instead=True))
     outcome = found.worst
     assert outcome.verdict is verdict
-    assert "of their queue offsets will be used again" in already_lost(outcome)[-1]
+    if verdict is Verdict.LOSES:
+        assert outcome.unreachable > 0
+        assert {queue.topic for queue in outcome.lost_queues} <= set(outcome.unreachable_by_topic)
     if verdict is Verdict.EMPTY:
+        assert "of their queue offsets will be used again" in already_lost(outcome)[-1]
         assert outcome.proofs == [f"records of {len(outcome.lost_queues)} queues"]
         assert any(note.startswith("no queue of consumequeue leads to what the log holds") for note in outcome.notes)
         assert any(way.is_better and way.outcome.healed_units for way in found.instead)

@@ -35,6 +35,7 @@ LOSES = Outcome(
     groups_beyond=[GroupBeyond("billing", "TopicA", 0, 51, 20)],
     groups=[GroupStart("billing", (("TopicA", 0),), 0, 31, 0)],
     lost_queues=[LostQueue("TopicB", 0, 5)],
+    judged=True,
     decisions=[Decision("scan", "ends at 97187", (("end", 97187),), "CommitLog#recoverAbnormally")],
 )
 REFUSAL = Refusal("index/1x", "index_folder", "the name is no number", "move index/1x out of the store", moves=True)
