@@ -213,7 +213,7 @@ class Outcome:
     @property
     def keeps_all(self) -> bool:
         """Whether the broker starts, and every message of the log is delivered; groups may skip new ones."""
-        lost = self.cuts_records or self.not_received or self.loses_unknown
+        lost = self.cuts_records or self.not_received or self.loses_unknown or self.unread
         return self.verdict in SERVING and not lost
 
     @property

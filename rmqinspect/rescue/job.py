@@ -26,7 +26,7 @@ from rmqinspect.config.json_files import read_config, read_consumer_offsets
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.document import as_object
 from rmqinspect.errors import DamageFound, Refused, Unreadable
-from rmqinspect.forecast.outcome import SERVING, Verdict, verdict_line
+from rmqinspect.forecast.outcome import SERVING, verdict_line
 from rmqinspect.forecast.settings import BATCH_TYPE, settings_of, topic_types
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, read_index_files
 from rmqinspect.index.geometry import Geometry as IndexGeometry
@@ -446,7 +446,7 @@ def _holds(proof: VerifyResult) -> bool:
     if proof.damage > lacking or not proof.complete or start is None:
         return False
     serves = start.worst.verdict in SERVING and not start.worst.losses.messages
-    return start.worst.verdict is Verdict.SAFE or (bool(lacking) and serves)
+    return start.worst.keeps_all or (bool(lacking) and serves)
 
 
 def log_name(segment: Segment) -> str:
