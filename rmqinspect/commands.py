@@ -26,6 +26,8 @@ FORECAST = "rmqinspect forecast {store}"
 REBUILD = "rmqinspect rebuild {store} -o NEW"
 REBUILD_OFFSETS = "rmqinspect rebuild {store} -o NEW --set-offsets"
 SALVAGE = "rmqinspect salvage {store} -o NEW"
+REBUILD_STORE = "rmqinspect rebuild {store} -o NEW"
+SAVE = "rmqinspect decode {store} --lost-at-start -o lost.parquet"
 SHOW = "rmqinspect show {store} --at {at}"
 
 _ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")

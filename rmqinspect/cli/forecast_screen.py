@@ -18,6 +18,7 @@ from itertools import chain, groupby
 
 from rmqinspect.broker.acknowledged import acknowledged_words
 from rmqinspect.cli.terminal import Screen, columns, fold, line_width
+from rmqinspect.forecast.advice import Action, first_step
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.outcome import (
     COSTS,
@@ -122,15 +123,15 @@ def verdict_lines(forecast: Forecast) -> Iterator[str]:
         text = text.split(": ")[0]
     if forecast.worst.verdict in COSTS:
         yield from SCREEN.rows("before any start:", "copy the store")
-        yield from _first_lines(forecast)
+    yield from _first_lines(forecast)
     yield from SCREEN.fitted("VERDICT", text)
 
 
 def _first_lines(forecast: Forecast) -> Iterator[str]:
-    """Yield what to do first: the way to start that costs least, where one is better than the start as it is."""
-    best = next((way for way in forecast.instead if way.is_better), None)
-    if best is not None:
-        yield from SCREEN.rows("do first:", f"{best.way}: {_price_words(best)}")
+    """Yield what to do first, where that is more than to start the broker."""
+    first = first_step(forecast)
+    if first.action != Action.START:
+        yield from SCREEN.rows("do first:", first.text)
 
 
 def _exit_words(outcome: Outcome, store: Store) -> Iterator[str]:

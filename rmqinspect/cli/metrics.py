@@ -1,5 +1,6 @@
 """`-f openmetrics` of verify and forecast: which of their numbers a monitoring system gets."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ def of_failed(command: str, store: str) -> Sequence[Sample]:
 
 def of_report(report: "Report", store: str) -> Iterator[Sample]:
     """Yield the numbers of a report of verify."""
+    from rmqinspect.forecast.document import messages_at_risk
+
     yield from run_samples("verify", [store], complete=report.complete)
     # WHOLE may be followed by the number of warnings, INCOMPLETE by what was read.
     word = report.verdict.split(",")[0].split(":")[0]
@@ -46,16 +49,19 @@ def of_report(report: "Report", store: str) -> Iterator[Sample]:
     for topic, number in (report.loss.messages if report.loss else {}).items():
         yield Sample("rmqinspect_verify_lost_messages", store, number, (topic,))
     if report.next_start is not None:
-        lost = [version.get("lost_messages") or 0 for version in report.next_start.versions]
-        yield from _start(store, report.next_start.verdict, max(lost, default=0))
+        risks = map(messages_at_risk, report.next_start.versions)
+        yield from _start(store, report.next_start.verdict, max(risks, default=0))
 
 
 def of_forecast(forecast: "Forecast", store: str) -> Iterator[Sample]:
     """Yield the numbers of a forecast: those of the worst answer."""
     worst = forecast.worst
     yield from run_samples("forecast", [store], complete=not forecast.unread and worst.unknown is None)
-    yield from _start(store, str(worst.verdict), worst.losses.messages)
-    for topic, number in worst.losses.by_topic.items():
+    yield from _start(store, str(worst.verdict), worst.at_risk)
+    by_topic = Counter(worst.losses.by_topic)
+    for more in (worst.unreachable_by_topic, worst.wrong_by_topic, worst.jumped_by_topic):
+        by_topic.update(more)
+    for topic, number in by_topic.items():
         yield Sample("rmqinspect_forecast_topic_messages_at_risk", store, number, (topic,))
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from rmqinspect.document import Part, means
-from rmqinspect.forecast.outcome import COSTS, LOOK_FOR, Forecast, Verdict
+from rmqinspect.forecast.advice import Action
+from rmqinspect.forecast.outcome import COSTS, Forecast, Verdict
 from rmqinspect.show.overview import Overview, how_stopped
 from rmqinspect.show.stores import writer_of, writer_told
 from rmqinspect.store.model import Store
@@ -25,15 +26,19 @@ class StoreRow(Part, frozen=True, kw_only=True):
     next_start: Annotated[str | None, means("the verdict of `forecast`, the worst of all releases")] = None
     messages_lost: Annotated[int | None, means("by that start; null: not counted, or it cannot be told")] = None
     unreachable_messages: Annotated[int | None, means("that stay in the log and lose their queue unit by it")] = None
+    missed_messages: Annotated[
+        int | None, means("returned as something else, jumped over, or skipped by groups after that start")
+    ] = None
     do_first: Annotated[str | None, means("what to do first")] = None
     error: Annotated[str | None, means("why nothing is told of it")] = None
 
     @property
     def gone(self) -> int | None:
         """Messages that no consumer gets after the next start."""
+        beside = (self.unreachable_messages or 0) + (self.missed_messages or 0)
         if self.messages_lost is None:
-            return self.unreachable_messages or None
-        return self.messages_lost + (self.unreachable_messages or 0)
+            return beside or None
+        return self.messages_lost + beside
 
 
 _ORDER = [verdict.value for verdict in Verdict]
@@ -57,9 +62,9 @@ def row_of_info(name: str, facts: Overview, document: Mapping[str, Any]) -> Stor
     """Return the row of a summary and its document."""
     start = worst_start(document["next_start"])
     if facts.stop.state == "running":
-        first = _FIRST[Verdict.RUNS]
+        first: str | None = "leave it: a broker runs"
     elif start:
-        first = _first_of(start)
+        first = _first_of(document["next_start"])
     else:
         first = "forecast: its start reads much" if facts.place == "store" and facts.log.segments else "verify"
     return StoreRow(
@@ -94,7 +99,7 @@ def row_of_report(name: str, store: Store | None, report: Mapping[str, Any]) -> 
         writer=version and writer_told(version["assumed"], version["why"]),
         stopped=None if store is None else how_stopped(store, []).state,
         verdict=report["verdict"],
-        do_first=_first_of_report(report, start),
+        do_first=_first_of_report(report),
         **_of_start(start),
     )
 
@@ -119,54 +124,36 @@ def _of_start(start: Mapping[str, Any]) -> dict[str, Any]:
         "next_start": start.get("verdict"),
         "messages_lost": lost,
         "unreachable_messages": start.get("unreachable_messages") if lost is not None else None,
+        "missed_messages": sum(start.get(name) or 0 for name in _MISSED) if lost is not None else None,
     }
 
 
+_MISSED = ("wrong_messages", "jumped_messages", "skipped_messages")
+
+
 # --- what to do first ------------------------------------------------------------------------------
-
-_FIRST = {
-    Verdict.SAFE: "start it",
-    Verdict.LOSES: "save what it loses: decode --lost-at-start",
-    Verdict.RUNS: "leave it: a broker runs",
-}
-
-
-def _first_of(start: Mapping[str, Any]) -> str:
-    """Return what to do before a start, from a forecast's document or a version of `next_start`."""
-    verdict = Verdict(start["verdict"])
-    if verdict is Verdict.REFUSES:
-        return str(start["refusal"]["remedy"])
-    if verdict is Verdict.UNKNOWN:
-        return str(start["cannot_tell"])
-    if any(way["better"] for way in start.get("instead", ())):
-        return "start it another way: forecast --script"
-    if verdict is Verdict.EMPTY:
-        return f"do not start it: more was there, by {', '.join(start['proofs'])}"
-    if verdict is Verdict.LOSES and not start.get("lost_messages") and start.get("unreachable_messages"):
-        return "rebuild its queues: messages would be out of reach"
-    if verdict is Verdict.SAFE and any(LOOK_FOR in text for text in start["already_lost"]):
-        return LOOK_FOR
-    if verdict is Verdict.SAFE and start["already_lost"]:
-        return "start it; what is lost already: verify"
-    return _FIRST[verdict]
-
 
 # Codes of damage that a rebuild of what follows from the log ends.
 _OF_DERIVED = ("CQ-", "IX-", "BQ-", "EX-")
 
 
-def _first_of_report(report: Mapping[str, Any], start: Mapping[str, Any]) -> str:
-    verdict = start.get("verdict")
-    if verdict == Verdict.RUNS:
-        return _FIRST[Verdict.RUNS]
-    if verdict in (Verdict.LOSES, Verdict.EMPTY, Verdict.REFUSES):
-        return f"before a start: {_first_of(start)}"
-    if start and (first := _first_of(start)) == LOOK_FOR:
-        return first
+def _first_of(told: Mapping[str, Any] | None) -> str | None:
+    """Return what to do first by a forecast's document, or by `next_start` of another; None without one."""
+    first = (told or {}).get("do_first")
+    return None if first is None else str(first["text"])
+
+
+def _first_of_report(report: Mapping[str, Any]) -> str:
+    """Return what to do first about a store that was checked: its start first, then what is damaged."""
+    start = report["next_start"] or {}
+    first = start.get("do_first") or {}
     errors = {finding["code"] for finding in report["findings"] if finding["severity"] == "error"} - {"ST-IO"}
+    is_safe = first.get("action") == Action.START
+    if first and not is_safe:
+        return str(first["text"])
     if not report["complete"] and not errors:
         return "make all of it readable"
-    if errors == {"CL-TORN-TAIL"} and verdict == Verdict.SAFE:
+    if errors == {"CL-TORN-TAIL"} and is_safe:
         return "start it: only its last record is torn"
     if any(code.startswith("CL-") for code in errors):
         return "salvage: the log is damaged"

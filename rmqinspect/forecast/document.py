@@ -3,12 +3,14 @@
 docs/forecast.md lists the fields as they are here. Their order is that of the document.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from operator import attrgetter
 from typing import Annotated, Any
 
+from rmqinspect.broker.acknowledged import Acknowledged, acknowledged_words
 from rmqinspect.document import AnyPart, Part, Row, as_object, means, page_rows
+from rmqinspect.forecast.advice import FirstStep, choice_cost, first_step
 from rmqinspect.forecast.outcome import (
     STARTING,
     Alternative,
@@ -49,6 +51,7 @@ class Head(Part, frozen=True):
     complete: Annotated[
         bool, means("whether all that had to be read could be; false where it cannot be told, or a broker runs")
     ]
+    do_first: Annotated[FirstStep, means("what to do first, by what each choice costs")]
 
 
 class RefusalPart(Part, frozen=True):
@@ -92,6 +95,7 @@ class WayPart(Part, frozen=True):
     unreachable_messages: Annotated[int, means("of this way")]
     healed_units: Annotated[int, means("of this way")]
     bits: list[Annotated[SetBack, means("bytes of which one bit was flipped, with proof, to set back")]]
+    loses: Annotated[str, means("what this way costs, in words")]
 
 
 class GroupQueuePart(Part, frozen=True):
@@ -156,6 +160,16 @@ class ReplicaPart(Part, frozen=True):
     list: Annotated[str | None, means("the command that lists those that it has not")]
 
 
+class AcknowledgedPart(Part, frozen=True):
+    """What a broker had acknowledged, and the log does not hold any more."""
+
+    messages: Annotated[int, means("at least")]
+    by_topic: dict[str, Annotated[int, means("at least, of topics whose queues prove it")]]
+    span_ms: Annotated[int | None, means("from the last record that is here to the newest proof; null: not known")]
+    proofs: list[Annotated[str, means("files that prove it")]]
+    words: Annotated[str, means("all of it in a sentence")]
+
+
 class OutcomePart(Part, frozen=True, kw_only=True):
     """What a start of one release does."""
 
@@ -204,7 +218,7 @@ class OutcomePart(Part, frozen=True, kw_only=True):
     notes: list[Annotated[str, means("what else is to be known")]]
     cannot_tell: Annotated[str | None, means("why it cannot be told")]
     unreachable_messages: Annotated[
-        int, means("messages that stay in the log and lose their queue unit: no consumer gets them")
+        int, means("messages that stay in the log, and to which no unit of their queue leads: no consumer gets them")
     ]
     lost_bytes_by_topic: dict[str, Annotated[int, means("bytes of lost records by topic")]]
     new_index_files: Annotated[int, means("index files that this start makes")]
@@ -235,6 +249,31 @@ class OutcomePart(Part, frozen=True, kw_only=True):
     save: Annotated[str | None, means("the command that saves the lost records before the start; null without any")]
     replica: Annotated[ReplicaPart | None, means("what the store of `--replica` has of them; null without one")]
     salvage: Annotated[SalvagePart | None, means("what a new store by `salvage` would have; null without `--salvage`")]
+    unreachable_by_topic: dict[str, Annotated[int, means("of `unreachable_messages`, those whose topic is known")]]
+    wrong_messages: Annotated[int, means("queue units by which a pull returns another record than their own, or none")]
+    wrong_by_topic: dict[str, Annotated[int, means("the same by topic of the queue")]]
+    jumped_messages: Annotated[int, means("sound messages that a pull jumps over, because they stand behind damage")]
+    jumped_by_topic: dict[str, Annotated[int, means("the same by topic")]]
+    skipped_messages: Annotated[
+        int, means("new messages that groups do not get, at most: their offsets lie beyond the queues' new ends")
+    ]
+    in_no_queue: dict[
+        str, Annotated[int, means("records of a topic that has no queue, and of which nothing proves that it had one")]
+    ]
+    judged: Annotated[
+        bool, means("whether all records of the log were compared with the queues; else a sample of it was")
+    ]
+    acknowledged: Annotated[
+        AcknowledgedPart | None, means("what lay behind the end of the log, and is gone before the start")
+    ]
+
+
+_AT_RISK = ("lost_messages", "unreachable_messages", "wrong_messages", "jumped_messages", "skipped_messages")
+
+
+def messages_at_risk(outcome: Mapping[str, Any]) -> int:
+    """Return `Outcome.at_risk` of an outcome's document; what was not counted is 0."""
+    return sum(outcome.get(name) or 0 for name in _AT_RISK)
 
 
 VERSIONS = "versions"
@@ -269,7 +308,7 @@ def document(
     `listing` is the command for what the other store has not.
     """
     worst = forecast.worst
-    head = Head(SCHEMA_VERSION, tool_name(), not forecast.unread and is_told(worst))
+    head = Head(SCHEMA_VERSION, tool_name(), not forecast.unread and is_told(worst), first_step(forecast))
     told = as_object(head) | outcome_document(worst, zone, forecast.instead, saving)
     if forecast.replica is not None:
         told["replica"] = as_object(_replica(forecast.replica, listing))
@@ -310,6 +349,10 @@ def outcome_document(
         instead=list(map(_way, instead)),
         cannot_tell=outcome.unknown,
         unreachable_messages=outcome.unreachable,
+        wrong_messages=outcome.wrong,
+        jumped_messages=outcome.jumped,
+        skipped_messages=outcome.skipped,
+        acknowledged=outcome.acknowledged and _acknowledged(outcome.acknowledged),
         lost_bytes_by_topic=losses.bytes_by_topic,
         decisions=[_part(StepPart, step, inputs=dict(step.inputs)) for step in outcome.decisions],
         already_lost=already_lost(outcome),
@@ -326,6 +369,16 @@ def outcome_document(
     return as_object(part)
 
 
+def _acknowledged(found: Acknowledged) -> AcknowledgedPart:
+    return AcknowledgedPart(
+        found.messages,
+        dict(found.by_topic),
+        found.span,
+        list(found.proofs),
+        acknowledged_words(found),
+    )
+
+
 def _replica(found: InReplica, listing: str | None) -> ReplicaPart:
     topics = dict(found.by_topic), dict(found.missing_by_topic)
     return ReplicaPart(found.name, found.there, found.by_id, found.missing, found.not_looked_for, *topics, listing)
@@ -337,7 +390,7 @@ def _way(way: Alternative) -> WayPart:
     start = outcome.release, outcome.clean_exit, outcome.scan_start
     changed = dict(remedy.lengths), dict(remedy.renamed), dict(remedy.settings)
     beside = list(remedy.costs), outcome.unreachable, outcome.healed_units
-    return WayPart(way.way, *priced, *start, list(remedy.moved), *changed, *beside, list(remedy.bits))
+    return WayPart(way.way, *priced, *start, list(remedy.moved), *changed, *beside, list(remedy.bits), choice_cost(way))
 
 
 def _part(kind: type[AnyPart], of: Any, **others: Any) -> AnyPart:

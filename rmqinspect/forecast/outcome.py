@@ -227,6 +227,11 @@ class Outcome:
         return self.unreachable + self.wrong + self.jumped
 
     @property
+    def at_risk(self) -> int:
+        """How many messages consumers do not get after this start, new ones that groups skip included."""
+        return self.losses.messages + self.not_received + self.skipped
+
+    @property
     def healed_units(self) -> int:
         """How many units come back that queues miss now, beside those that are cut."""
         return sum(max(0, queue.added - queue.cut) for queue in self.queues)

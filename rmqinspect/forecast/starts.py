@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
         column("first_lost_timestamp", TIMESTAMP, "store time of the first lost record"),
         column("last_lost_timestamp", TIMESTAMP, "store time of the last one"),
         column("lost_by_topic", pa.map_(pa.string(), pa.int64()), "lost records by topic"),
-        column("unreachable_messages", pa.int64(), "messages that stay in the log and lose their queue unit"),
+        column("unreachable_messages", pa.int64(), "messages that stay in the log, and to which no queue unit leads"),
         column("healed_units", pa.int64(), "queue units that are missing now, and come back"),
         column("groups_beyond", pa.int64(), "queues of groups whose offset ends beyond the queue's new maximum"),
         column("clean_exit", pa.bool_(), "whether the start takes the last stop for a clean one"),
@@ -62,6 +62,13 @@ SCHEMA = pa.schema(
         column("remedy", pa.string(), "what makes it start"),
         column("already_lost", _TEXTS, "what is gone before the start, as far as it reads that"),
         column("assumptions", _TEXTS, "settings that were assumed"),
+        column(
+            "wrong_messages", pa.int64(), "queue units by which a pull returns another record than their own, or none"
+        ),
+        column(
+            "jumped_messages", pa.int64(), "sound messages that a pull jumps over, because they stand behind damage"
+        ),
+        column("skipped_messages", pa.int64(), "new messages that groups do not get, at most"),
     ]
 )
 
@@ -108,6 +115,7 @@ def _row(outcome: Outcome) -> list[Any]:
         refusal.remedy if refusal is not None else None,
         already_lost(outcome),
         outcome.assumptions,
+        *((outcome.wrong, outcome.jumped, outcome.skipped) if told else [None] * 3),
     ]
 
 

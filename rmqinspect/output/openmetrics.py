@@ -45,9 +45,12 @@ FAMILIES = {
     ),
     "rmqinspect_forecast_verdict": Family("1 for what the next start does, 0 for the others", ("verdict",)),
     "rmqinspect_forecast_messages_at_risk": Family(
-        "messages that the next start loses; absent where it starts empty, and nobody knows how many"
+        "messages that consumers do not get after the next start: deleted, out of reach, returned wrong, jumped over, "
+        "or skipped by groups; absent where it starts empty, and nobody knows how many"
     ),
-    "rmqinspect_forecast_topic_messages_at_risk": Family("messages of a topic that the next start loses", ("topic",)),
+    "rmqinspect_forecast_topic_messages_at_risk": Family(
+        "messages of a topic that consumers do not get after the next start, but for those that groups skip", ("topic",)
+    ),
     "rmqinspect_group_lag_messages": Family("messages that a group has not consumed", ("group", "topic")),
     "rmqinspect_group_lost_messages": Family(
         "messages that a group can get no more, for they are gone from the queue", ("group", "topic")

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
-from rmqinspect.commands import FORECAST, SALVAGE, VERIFY, fill_command
-from rmqinspect.forecast.outcome import LOOK_FOR, Verdict
+from rmqinspect.commands import FORECAST, REBUILD_STORE, SALVAGE, SAVE, VERIFY, fill_command
+from rmqinspect.forecast.advice import COMMANDS, Action
+from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.page.words import amount, grouped, list_some, moment, short, sized
 from rmqinspect.system.uri import is_remote
 from rmqinspect.verify.codes import BY_CODE, GAPS
@@ -21,7 +22,15 @@ from rmqinspect.verify.next_start import found_lost
 
 _NAMED = 8  # topics or groups in a sentence
 _LISTED = 5  # sentences of one kind
-_WAYS = 3  # other ways to start
+_CHOICES = 3  # other ways to start
+
+# What consumers do not get after the start, though it stays in the log: field of a start, verb, the rest.
+_NOT_RECEIVED = (
+    ("unreachable_messages", "leaves", "where no consumer gets them"),
+    ("wrong_messages", "returns something else for", ""),
+    ("jumped_messages", "jumps over", "behind damage"),
+    ("skipped_messages", "makes groups skip up to", "that are still to come"),
+)
 
 # Codes of damage in what a broker can build again from the log.
 _DERIVED = ("CQ-", "IX-", "BQ-", "EX-")
@@ -61,6 +70,8 @@ class _Teller:
         self.report: Mapping[str, Any] = documents["report"]
         self.start: Mapping[str, Any] = documents.get("forecast") or documents.get("start") or {}
         self.verdict: str | None = self.start.get("verdict")
+        told = documents.get("forecast") or self.report["next_start"] or {}
+        self.first: Mapping[str, str] | None = told.get("do_first")
         self.zone = zone
         self.what = "This store" if self.report["given"] is None else "What was given of a store"
         self.stores = [self.report["run"]["store"]]
@@ -116,17 +127,20 @@ class _Teller:
         return "What the next start of a broker does was not looked at: that takes a whole store, read to its end."
 
     def _cost(self) -> str:
-        lost, unreachable = self.start.get("lost_messages"), self.start.get("unreachable_messages") or 0
-        parts = []
+        lost = self.start.get("lost_messages")
+        parts = [
+            f"{verb} {amount(number, 'message')} {rest}".rstrip()
+            for field, verb, rest in _NOT_RECEIVED
+            if (number := self.start.get(field))
+        ]
         if lost:
             topics = len(self.start["lost_by_topic"])
             of = f" of {amount(topics, 'topic')}" if topics else ""
-            parts.append(f"loses {amount(lost, 'message')}{of} for good")
-        elif lost is None:
+            parts.insert(0, f"loses {amount(lost, 'message')}{of} for good")
+        elif lost is None and not parts:
             parts.append("loses messages, which were not counted")
-        if unreachable:
-            parts.append(f"leaves {amount(unreachable, 'message')} where no consumer gets them")
-        return " and ".join(parts) or "loses what is listed below"
+        *others, last = parts or ["loses what is listed below"]
+        return f"{', '.join(others)} and {last}" if others else last
 
     # --- answers ------------------------------------------------------------------------------------
 
@@ -139,8 +153,20 @@ class _Teller:
             yield f"{words}. Until then they lie in the log" + (
                 f", {amount(whole, 'of them intact', 'of them intact')}." if whole is not None else "."
             )
-        if unreachable := start.get("unreachable_messages"):
-            yield f"Out of reach by the next start: {amount(unreachable, 'message')}. They stay in the log."
+        for field, label in (
+            ("unreachable_messages", "Out of reach by the next start"),
+            ("wrong_messages", "Returned as something else after the next start"),
+            ("jumped_messages", "Jumped over after the next start, behind damage"),
+        ):
+            if number := start.get(field):
+                yield f"{label}: {amount(number, 'message')}. They stay in the log."
+        if behind := start.get("acknowledged"):
+            yield f"Already lost, and no start brings it back: {behind['words']}."
+        if nowhere := start.get("in_no_queue"):
+            yield (
+                f"In no queue: {amount(sum(nowhere.values()), 'record')} of topics that topics.json does not have "
+                f"({_ranked(nowhere)}): deleted, or lost with the metadata."
+            )
         # What a start deletes that loses nothing holds nothing, or is built again.
         deleted = len(start.get("deleted_files") or ())
         if deleted and self.verdict != Verdict.SAFE:
@@ -157,9 +183,14 @@ class _Teller:
             yield f"And {amount(len(gaps) - _LISTED, 'more damaged place')}, listed below."
 
     def _whose(self) -> Iterator[str]:
-        lost = self.start.get("lost_by_topic")
-        if lost:
-            yield f"Of the topics {_ranked(lost)}."
+        for field, label in (
+            ("lost_by_topic", "Of the topics"),
+            ("unreachable_by_topic", "Out of reach, of the topics"),
+            ("wrong_by_topic", "Returned as something else, of the topics"),
+            ("jumped_by_topic", "Jumped over, of the topics"),
+        ):
+            if topics := self.start.get(field):
+                yield f"{label} {_ranked(topics)}."
         if self.report["loss"] is not None and (messages := self.report["loss"]["messages"]):
             yield f"Already lost, of the topics {_ranked(messages)}."
         groups = {one["group"]: one["unconsumed"] for one in self.start.get("groups") or () if one["unconsumed"]}
@@ -168,6 +199,9 @@ class _Teller:
         skips = {one["group"]: one["skips"] for one in self.start.get("groups") or () if one["skips"]}
         if skips:
             yield f"After that start these groups skip new messages, at most so many: {_ranked(skips)}."
+        again = {one["group"]: one["again"] for one in self.start.get("groups") or () if one["again"]}
+        if again:
+            yield f"These groups get messages a second time, at most so many: {_ranked(again)}."
 
     def _when(self) -> Iterator[str]:
         first, last = (self.start.get(f"{which}_lost_timestamp") for which in ("first", "last"))
@@ -236,30 +270,32 @@ class _Teller:
         if save := start.get("save"):
             yield Step("Save the messages that the start would lose.", save)
         elif start.get("lost_messages"):
-            yield Step(
-                "Save the messages that the start would lose.",
-                self._fill("rmqinspect decode {store} --lost-at-start -o lost.parquet"),
-            )
+            yield Step("Save the messages that the start would lose.", self._fill(SAVE))
         if self.verdict == Verdict.EMPTY:
             yield Step("Find what is missing, or a copy of it: in another folder, a backup, the store of a replica.")
         if (refusal := start.get("refusal")) is not None:
             yield Step(f"What makes it start: {refusal['remedy']}.", self._fill(FORECAST))
         better = [way for way in start.get("instead") or () if way["better"]]
-        if better:
-            ways = "; ".join(f"{way['way']} ({amount(way['lost_messages'], 'message')} lost)" for way in better[:_WAYS])
-            yield Step(f"Or start it another way: {ways}.", self._fill(f"{FORECAST} --script -o start.sh"))
-        elif "instead" not in start:
+        yield from self._first(better)
+        if len(better) > 1:
+            others = "; ".join(f"{way['way']} ({way['loses']})" for way in better[1 : _CHOICES + 1])
+            yield Step(f"Other choices that cost less than this start: {others}.")
+        if not start.get("instead"):
             yield Step("See whether another way to start loses less.", self._fill(FORECAST))
-        yield from self._new_store("Or make")
+            yield from self._new_store("Or make")
+
+    def _first(self, better: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
+        """Yield the first step by price, where it is another choice than this start."""
+        if self.first is not None and better:
+            yield Step(f"{_capital(self.first['text'])}.", self._fill(COMMANDS.get(self.first["action"], FORECAST)))
 
     def _if_safe(self) -> Iterator[Step]:
         if self.verdict == Verdict.SAFE:
             more = " What is damaged stays as it is." if self.damage else ""
-            then = "The broker"
-            if any(LOOK_FOR in text for text in self.start.get("already_lost") or ()):
-                yield Step(f"{_capital(LOOK_FOR)}: in backups and on replicas.")
-                then = "Without them it"
-            yield Step(f"{then} may be started.{more}")
+            if self.first is not None and self.first["action"] == Action.LOOK:
+                yield Step(f"{_capital(self.first['text'])}.")
+            else:
+                yield Step(f"The broker may be started.{more}")
         if self.damage:
             yield from self._new_store("Make")
         elif self.report["warnings"]:
@@ -275,7 +311,7 @@ class _Teller:
         elif codes and all(code.startswith(_DERIVED) for code in codes):
             yield Step(
                 f"{verb} a new store: the log is sound, so its queues and its index can be built again.",
-                self._fill("rmqinspect rebuild {store} -o NEW"),
+                self._fill(REBUILD_STORE),
             )
 
     def _fill(self, template: str) -> str:

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 
 from rmqinspect.broker.acknowledged import acknowledged_words
 from rmqinspect.document import Part, means
+from rmqinspect.forecast.advice import Action, FirstStep, first_step
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.document import outcome_document
 from rmqinspect.forecast.outcome import (
+    COSTS,
     Forecast,
     Outcome,
     Verdict,
@@ -63,6 +65,9 @@ def start_lines(found: Forecast, log_end: int | None, counts: Mapping[str, int] 
     runs = [(run[0], span_of(run)) for run in (list(members) for _, members in alike)]
     texts = [(outcome_words(one, f" with {eras}"), *_details(one, log_end, eras, counts)) for one, eras in runs]
     about = [found.other_writer] if found.other_writer else []
+    first = first_step(found)
+    if first.action is not Action.START and found.worst.verdict in COSTS:
+        about.append(f"do first: {first.text}")
     if len(texts) == 1:
         return [*texts[0], *about]
     worst = "" if len({outcome.verdict for outcome in found.outcomes}) == 1 else " at worst"
@@ -142,6 +147,16 @@ VERSION_FIELDS = (
     "healed_units",
     "empty_segments",
     "proofs",
+    "groups",
+    "unreachable_by_topic",
+    "wrong_messages",
+    "wrong_by_topic",
+    "jumped_messages",
+    "jumped_by_topic",
+    "skipped_messages",
+    "in_no_queue",
+    "judged",
+    "acknowledged",
 )
 
 
@@ -159,6 +174,7 @@ class NextStart(Part, frozen=True):
     log_end: Annotated[int | None, means("where the log ends now: physical offset behind its last record")]
     versions_from: Annotated[str, means("why these versions: `given`, or the clues in the content")]
     versions: Annotated[list[dict[str, Any]], means("one object for each run of versions that do the same")]
+    do_first: Annotated[FirstStep | None, means("what to do first; null in reports of releases before 2.0.0")] = None
 
 
 def start_document(
@@ -173,6 +189,7 @@ def start_document(
         log_end=log_end,
         versions_from=found.version_from,
         versions=[_version(outcome) for outcome in found.outcomes],
+        do_first=first_step(found),
     )
 
 

@@ -36,6 +36,7 @@ from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.fed_scan import FedPart, FedScan
+from rmqinspect.forecast.log_records import JUDGED, log_size
 from rmqinspect.forecast.versions import Forecaster, ForecastRequest
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import allocated_size
@@ -432,9 +433,9 @@ def verify_and_forecast(
     if not is_told(store):
         return verify(store, options, quick_done, progress)
     counts = options.level != "quick"
-    request = ForecastRequest(
-        options.broker_version, count_losses=counts, jobs=options.jobs, instead=options.instead and counts
-    )
+    # Of a long log the other choices read much again: `forecast` has them.
+    instead = counts and (options.instead or log_size(store) <= JUDGED)
+    request = ForecastRequest(options.broker_version, count_losses=counts, jobs=options.jobs, instead=instead)
     start = Forecaster(store, request)
     result = verify(store, options, quick_done, progress, start.fed)
     return result if result.interrupted_at is not None else replace(result, next_start=start.finish())

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from rmqinspect.fleet.summary import StoreRow, badness, costs, row_of_forecast, row_of_info, row_of_report
+from rmqinspect.forecast.advice import Action
 from rmqinspect.forecast.document import document
-from rmqinspect.forecast.outcome import LOOK_FOR, Verdict
+from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.show.overview import overview
 from rmqinspect.store.discover import open_store
@@ -34,7 +35,7 @@ def test_the_row_of_a_forecast_is_that_of_its_worst_outcome(family: oracle.Famil
     facts = overview(store)
     assert (row.writer, row.stopped) == (str(facts.versions.other or facts.versions), facts.stop.state)
     if worst.verdict in (Verdict.SAFE, Verdict.LOSES, Verdict.EMPTY):
-        lost = worst.losses.messages + worst.unreachable
+        lost = worst.losses.messages + worst.not_received + worst.skipped
         # Of a start that begins anew nobody knows how many messages there were.
         assert row.gone == (None if worst.verdict is Verdict.EMPTY and not lost else lost)
     assert costs(row) == (worst.verdict in (Verdict.LOSES, Verdict.REFUSES, Verdict.EMPTY))
@@ -56,6 +57,7 @@ def start(verdict: Verdict, **more: Any) -> dict[str, Any]:
 
 def report(*codes: str, complete: bool = True, **more: Any) -> dict[str, Any]:
     """Return what a row takes of a report."""
+    action = more.pop("action", Action.START)
     next_start = start(Verdict(more.pop("verdict", Verdict.SAFE)), **more)
     return {
         "verdict": "DAMAGED" if codes else "WHOLE",
@@ -63,7 +65,11 @@ def report(*codes: str, complete: bool = True, **more: Any) -> dict[str, Any]:
         "inputs": [{"size": 3}, {"size": 4}],
         "broker_version": {"assumed": "5.3.3", "why": []},
         "findings": [{"code": code, "severity": "error"} for code in codes],
-        "next_start": {"verdict": next_start["verdict"], "versions": [next_start]},
+        "next_start": {
+            "verdict": next_start["verdict"],
+            "versions": [next_start],
+            "do_first": {"action": action, "text": action},
+        },
     }
 
 
@@ -72,15 +78,16 @@ def report(*codes: str, complete: bool = True, **more: Any) -> dict[str, Any]:
     [
         (report(), "nothing"),
         (report("CL-CRC-BODY", "CQ-MISSING"), "salvage: the log is damaged"),
-        (report("CL-HOLE", already_lost=[f"no segment holds 1 to 2: {LOOK_FOR}"]), LOOK_FOR),
+        (report("CL-HOLE", action=Action.LOOK), Action.LOOK),
         (report("CL-TORN-TAIL"), "start it: only its last record is torn"),
         (report("CQ-MISSING", "IX-CHAIN"), "rebuild: the log is sound, what follows from it is not"),
         (report("ST-CONFIG"), "read its findings"),
         (report("ST-IO", complete=False), "make all of it readable"),
-        (report("CL-CRC-BODY", verdict=Verdict.LOSES, lost_messages=3), "before a start: save what it loses: decode"),
-        (report(verdict=Verdict.REFUSES), "before a start: move checkpoint to a place outside of the store"),
-        (report(verdict=Verdict.EMPTY), "before a start: do not start it: more was there, by 3 index files"),
-        (report(verdict=Verdict.RUNS), "leave it: a broker runs"),
+        (report("CL-CRC-BODY", verdict=Verdict.LOSES, action=Action.SALVAGE), Action.SALVAGE),
+        (report(verdict=Verdict.LOSES, action=Action.REBUILD), Action.REBUILD),
+        (report("CL-TORN-TAIL", verdict=Verdict.LOSES, action=Action.SAVE), Action.SAVE),
+        (report("CQ-MISSING", verdict=Verdict.REFUSES, action=Action.REMEDY), Action.REMEDY),
+        (report(verdict=Verdict.RUNS, action=Action.LEAVE), Action.LEAVE),
     ],
 )
 def test_what_to_do_first_follows_from_the_report(found: dict[str, Any], first: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.document import as_object
+from rmqinspect.forecast.advice import Action
 from rmqinspect.forecast.document import document
 from rmqinspect.forecast.outcome import LOOK_FOR, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
@@ -41,9 +42,37 @@ def test_a_whole_store_may_be_started(whole: dict[str, Any]) -> None:
 
 
 def test_missing_segments_are_looked_for_first(whole: dict[str, Any]) -> None:
-    first, then = story(whole, already_lost=[f"no segment holds 1 to 2: {LOOK_FOR}"]).steps
-    assert first.text.startswith("Look for the missing segments before a broker is started")
-    assert then.text == "Without them it may be started."
+    (first,) = story(whole, do_first={"action": Action.LOOK, "text": LOOK_FOR}).steps
+    assert first.text == "Look for the missing segments before a broker is started."
+
+
+def test_the_cheapest_choice_comes_before_the_others(whole: dict[str, Any]) -> None:
+    told = story(
+        whole,
+        verdict=Verdict.LOSES.value,
+        unreachable_messages=3041,
+        unreachable_by_topic={"orders": 3041},
+        do_first={"action": Action.REBUILD, "text": "rebuild it before any start: loses nothing"},
+        instead=[
+            {"way": way, "better": True, "lost_messages": 0, "loses": "loses nothing"} for way in ("rebuild", "salvage")
+        ],
+    )
+    said = steps(told)
+    assert "Rebuild it before any start: loses nothing. rmqinspect rebuild /mnt/store -o NEW" in said
+    assert said.index("Rebuild it") < said.index(
+        "Other choices that cost less than this start: salvage (loses nothing)."
+    )
+    assert "may be started" not in said
+    (whose,) = (answer.sentences for answer in told.answers if answer.question == "Whose messages?")
+    assert "orders" in whose[0]
+
+
+def test_acknowledged_messages_behind_the_end_are_told(whole: dict[str, Any]) -> None:
+    words = "acknowledged messages of the 12.4 s behind its last record, how many is not known, are not in the log"
+    told = story(whole, acknowledged={"words": words}, do_first={"action": Action.LOOK, "text": "look on a replica"})
+    (lost,) = (answer.sentences for answer in told.answers if answer.question == "What is lost?")
+    assert lost == [f"Already lost, and no start brings it back: {words}."]
+    assert steps(told).strip() == "Look on a replica."
 
 
 def test_where_releases_differ_the_worst_one_says_why(whole: dict[str, Any]) -> None:

@@ -1,0 +1,125 @@
+"""What to do first, before a broker is started on a store: one home for every screen, page, table and document.
+
+It follows from the prices of the choices that were worked out, and from nothing else. A start is advised only where it
+loses nothing and no other choice is better. Beside a loss the first step is the choice that costs least: another exit
+or release, a file moved or filled, `rebuild`, `salvage`. Where none is better, what the start would lose is saved
+first.
+
+    verdict      a better choice    what is gone already       first step
+    SAFE         none               nothing                    start
+    SAFE         none               segments are missing       look for them
+    SAFE         none               behind the log's end       look for it, then start
+    any other    one                                           that choice
+    LOSES        none                                          save what it loses
+    EMPTY        none                                          do not start
+    REFUSES      none                                          the remedy of the refusal
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Final
+
+from rmqinspect.commands import FORECAST, REBUILD_STORE, SALVAGE, SAVE, fill_command
+from rmqinspect.document import Part, means
+from rmqinspect.forecast.outcome import (
+    LOOK_FOR,
+    REBUILD,
+    Alternative,
+    Forecast,
+    Outcome,
+    Verdict,
+    already_lost,
+    loss_words,
+)
+
+
+class Action(StrEnum):
+    """Kinds of a first step."""
+
+    START = "start"
+    LOOK = "look for what is missing"
+    REBUILD = "rebuild"
+    SALVAGE = "salvage"
+    OTHER = "start another way"
+    REMEDY = "remove what is in the way"
+    SAVE = "save"
+    ASK = "find out"
+    LEAVE = "leave it"
+
+
+COMMANDS: Final[Mapping[str, str]] = {
+    Action.REBUILD: REBUILD_STORE,
+    Action.SALVAGE: f"{SALVAGE} --dry-run",
+    Action.OTHER: f"{FORECAST} --script -o start.sh",
+    Action.REMEDY: FORECAST,
+    Action.SAVE: SAVE,
+    Action.ASK: FORECAST,
+}
+"""The command for an action, a template; those that are not here have none."""
+
+
+class FirstStep(Part, frozen=True):
+    """What to do first."""
+
+    action: Annotated[str, means(", ".join(f"`{action}`" for action in Action))]
+    text: Annotated[str, means("in words, what it costs included")]
+
+    def command(self, stores: list[str]) -> str | None:
+        """Return the command for it, None where there is none."""
+        template = COMMANDS.get(self.action)
+        return None if template is None else fill_command(template, stores)
+
+
+def first_step(found: Forecast) -> FirstStep:
+    """Return what to do first about a store whose next start was worked out."""
+    worst = found.worst
+    best = next((way for way in found.instead if way.is_better), None)
+    if best is not None:
+        return _of_choice(best)
+    if worst.verdict is Verdict.SAFE:
+        return _of_safe(worst)
+    return _without_choice(worst)
+
+
+def _of_choice(best: Alternative) -> FirstStep:
+    """Return the step to a choice that costs less than the start as it is."""
+    costs = choice_cost(best)
+    if best.tool == REBUILD:
+        return FirstStep(Action.REBUILD, f"rebuild it before any start: {costs}")
+    if best.tool:
+        return FirstStep(Action.SALVAGE, f"salvage it before any start: {costs}")
+    return FirstStep(Action.OTHER, f"start it another way: {best.way}: {costs}")
+
+
+def choice_cost(way: Alternative) -> str:
+    """Return what a choice costs: `loses nothing`, or what it loses."""
+    outcome = way.outcome
+    if outcome.verdict is Verdict.SAFE:
+        return "loses nothing"
+    return f"loses {loss_words(outcome)}" if outcome.verdict is Verdict.LOSES else outcome.verdict.value.lower()
+
+
+def _of_safe(worst: Outcome) -> FirstStep:
+    """Return the step before a start that loses nothing, and that nothing betters."""
+    if any(LOOK_FOR in text for text in already_lost(worst)):
+        return FirstStep(Action.LOOK, LOOK_FOR)
+    gone = worst.acknowledged
+    if gone is None:
+        return FirstStep(Action.START, "start it")
+    where = "copy the files again if the broker ran, and look on a replica" if gone.may_be_copy else "look on a replica"
+    return FirstStep(Action.LOOK, f"{where} for the acknowledged messages behind the log's end, then start it")
+
+
+def _without_choice(worst: Outcome) -> FirstStep:
+    """Return the step where the start costs something, and nothing that was worked out costs less."""
+    if worst.verdict is Verdict.RUNS:
+        return FirstStep(Action.LEAVE, "leave it: a broker runs")
+    if worst.verdict is Verdict.UNKNOWN:
+        return FirstStep(Action.ASK, f"do not start it before this is known: {worst.unknown}")
+    if worst.refusal is not None:
+        return FirstStep(Action.REMEDY, worst.refusal.remedy)
+    if worst.verdict is Verdict.EMPTY:
+        return FirstStep(Action.LOOK, f"do not start it: more was there, by {', '.join(worst.proofs)}")
+    if worst.cuts_records:
+        return FirstStep(Action.SAVE, "save what it loses: decode --lost-at-start")
+    return FirstStep(Action.ASK, f"do not start it: {loss_words(worst)}")
