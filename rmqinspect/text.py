@@ -154,6 +154,11 @@ def describe_offset(offset: int) -> str:
     return f"{group_digits(offset)} ({offset:#x})"
 
 
+def describe_span(start: int, end: int) -> str:
+    """Return a range of offsets in decimal and hex: `94 787 to 131 072 (0x17243 to 0x20000)`."""
+    return f"{group_digits(start)} to {group_digits(end)} ({start:#x} to {end:#x})"
+
+
 def describe_size(size: float) -> str:
     """Return a size in decimal units: `0.3 MB`, `320.0 GB`; below 1000 exactly: `326 bytes`."""
     if size < 1000:

@@ -30,7 +30,7 @@ from rmqinspect.cli.verbs.decode import DecodeArguments, MessageOptions, RowsOpt
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.system.uri import shown
-from rmqinspect.text import count, describe_size, escape, group_digits
+from rmqinspect.text import describe_size, escape, group_digits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -276,7 +276,7 @@ class _Reading:
                     break
         if not self.rows and self.more is None and self.plan.table.name == "messages":
             self._tell_unread_queues()
-        writer.complete = not self.session.unread
+        writer.complete = self.session.complete
         writer.more = bool(self.more)
         self.left_out = writer.left_out
 
@@ -357,18 +357,15 @@ class _Reading:
         bad = f"; {group_digits(self.bad_rows)} with a status other than ok" if self.bad_rows else ""
         if self.more:
             remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.arguments.limit}){bad}")
-        elif talkative or bad or self.session.unread:
-            remark(f"{count(self.rows, 'row')}, {'incomplete' if self.session.unread else 'complete'}{bad}")
+        else:
+            self.session.tell_rows(self.rows, bad, talkative=talkative)
         if self.left_out:
             remark(f"left out for lack of width: {', '.join(self.left_out)}; --columns prints any")
         for read in self.plan.reads:
             if not read.store.segments and Source.LOG in self.plan.table.scans:
                 remark(f"{read.store.name}: no commit log segments: no rows of {self.plan.table.name}")
-        gaps = self.session.merged_gaps()
-        if gaps:
-            size = count(sum(end - start for start, end in gaps), "byte")
-            listed = "" if self.plan.table.name == "gaps" else " (--table gaps)"
-            remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record{listed}")
+        listed = "" if self.plan.table.name == "gaps" else " (--table gaps)"
+        self.session.tell_gaps("range read", listed)
 
     def conclude(self) -> ExitStatus:
         """Tell what was not found; return the exit status."""

@@ -80,6 +80,7 @@ def _print_screens(
                 summary.take(timed.select_rows(batch))
             path = shown(arguments.paths[number]) if arguments.paths else store.name
             session.show(_lines(summary, delays, path, arguments.zone), colour=colour)
+        session.tell_gaps("log", " (decode --table gaps)")
     return session.status(damaged=session.gaps, missed=tell_unmatched(selection, session.progress))
 
 

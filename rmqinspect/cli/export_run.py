@@ -277,5 +277,5 @@ class ExportRun:
         nothing = unmatched and not any(file.rows for file in manifest.files)
         bad = bad_statuses(manifest) or lost_ranges(manifest, self.request)
         return exit_status(
-            self.arguments.fail_on, damaged=bad and not nothing, unread=not manifest.complete, missed=nothing
+            self.arguments.fail_on, damaged=bad and not nothing, unread=not manifest.is_read, missed=nothing
         )

@@ -118,7 +118,7 @@ def _verdict(manifest: "Manifest", request: ExportRequest, status: ExitStatus) -
     if lost:
         parts.append(f"{count(len(lost), 'range')} without records")
     words = f"DAMAGED: {', '.join(parts)}" if parts else "EXPORTED"
-    if not manifest.complete:
+    if not manifest.is_read:
         words = f"INCOMPLETE: not everything could be read; {words if parts else 'the rest was exported'}"
     if manifest.findings is not None:
         found = ", ".join(count(number, severity) for severity, number in manifest.findings.items() if number)

@@ -99,7 +99,7 @@ def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selec
         unread = finding.unread
         if arguments.evidence:
             written = evidence_of(finding, misses, proof, filters(asked))
-            unread = unread or ([] if written.complete else ["changed, or could not be read again"])
+            unread = unread or [line for one in written.stores for line in one.unread]
             digest = write_document(with_run(as_object(written)), arguments.evidence, session.evidence)
             progress.remark(f"{arguments.evidence}  sha256 {digest}")
     return exit_status(arguments.fail_on, damaged=finding.bad_hits, unread=unread, missed=finding.unanswered)

@@ -31,7 +31,7 @@ from rmqinspect.system.run import with_run
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.sources import unread_places
-from rmqinspect.text import count, group_digits
+from rmqinspect.text import count, describe_span, group_digits
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
 
@@ -179,7 +179,7 @@ class _Rows:
 
     def conclude(self, finding: Finding, misses: Sequence[Miss], lives: Iterator[Traced]) -> None:
         """Write what became of the hits, and why there are no others."""
-        self._writer.complete = not finding.unread
+        self._writer.complete = finding.complete
         self._writer.more = bool(finding.more)
         for line in miss_lines(finding, misses):
             self._progress.complain(line)
@@ -274,9 +274,12 @@ def describe_scope(scope: Scope) -> str:
     if scope.first_time is not None and scope.last_time is not None:
         parts.append(f"{format_micros(scope.first_time)} to {format_micros(scope.last_time)}")
     size = sum(end - start for start, end in scope.gaps)
-    gaps = f"{count(len(scope.gaps), 'gap')} of {count(size, 'byte')}" if scope.gaps else "no gap"
+    gaps = "no gap"
+    if scope.gaps:
+        named = ", ".join(describe_span(*gap) for gap in scope.gaps[:_LISTED])
+        gaps = f"{count(len(scope.gaps), 'gap')} of {count(size, 'byte')}, {named}"
     unread = count(len(scope.unread), "problem") + " with reading" if scope.unread else "no unreadable byte"
-    state = "complete" if scope.complete and not scope.gaps else "incomplete"
+    state = "complete" if scope.complete else "incomplete"
     bad = "".join(f"; {count(number, 'record')} with status {name}" for name, number in sorted(scope.statuses.items()))
     return f"{', '.join(parts)}; {state}: {gaps}, {unread}{bad}"
 
@@ -327,7 +330,7 @@ class _Document:
                 {"name": one.store.name, "hits": one.hits, **scope_document(one.scope)} for one in finding.searched
             ],
             "misses": [_miss_document(miss) for miss in misses],
-            "complete": not finding.unread,
+            "complete": finding.complete,
             "more": bool(finding.more),
         }
         self._end(tail)

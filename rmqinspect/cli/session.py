@@ -34,7 +34,7 @@ from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_s
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.system.run import with_run
-from rmqinspect.text import describe_size, escape_json
+from rmqinspect.text import count, describe_size, describe_span, escape_json, group_digits
 from rmqinspect.version import tool_name
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from rmqinspect.tables.table import Request
 
 Entered = TypeVar("Entered")
+
+_NAMED = 3  # gaps that a line names
 
 
 class Session:
@@ -152,11 +154,31 @@ class Session:
         self._shown = True
         print_screen(lines, colour=colour)
 
-    def merged_gaps(self) -> list[tuple[int, int]]:
-        """Return the ranges of all logs that lost their records, each once."""
+    @property
+    def complete(self) -> bool:
+        """Whether all that was asked for is there and was read: nothing unread, and no gap of a log in it."""
+        return not self.unread and not any(self.gaps.values())
+
+    def tell_rows(self, rows: int, bad: str, *, talkative: bool) -> None:
+        """Print how many rows were written, and whether they are all; `bad` says what is wrong with some."""
+        if talkative or bad or not self.complete:
+            state = "complete" if self.complete else "incomplete"
+            self.progress.remark(f"{count(rows, 'row')}, {state}{bad}")
+
+    def tell_gaps(self, where: str, listed: str = "") -> None:
+        """Print the ranges of each log that have no record; `where` says of what, `listed` what has all of them."""
         from rmqinspect.codec.arrays import merge
 
-        return [gap for found in self.gaps.values() for gap in merge(found)]
+        for store, found in self.gaps.items():
+            gaps = merge(found)
+            if not gaps:
+                continue
+            head = f"{store}: " if len(self.given) > 1 else ""
+            size = count(sum(end - start for start, end in gaps), "byte")
+            named = ", ".join(describe_span(*gap) for gap in gaps[:_NAMED])
+            more = f" and {group_digits(len(gaps) - _NAMED)} more" if len(gaps) > _NAMED else ""
+            gaps_ = count(len(gaps), "gap")
+            self.progress.remark(f"{head}{gaps_} in the {where}: {size} without a record: {named}{more}{listed}")
 
     def status(self, *, damaged: object, missed: object) -> ExitStatus:
         """Return the exit status, from what was found damaged, could not be read, or was asked for and not found."""

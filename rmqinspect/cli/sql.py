@@ -29,7 +29,7 @@ from rmqinspect.cli.session import Session
 from rmqinspect.cli.terminal import LONG_READ
 from rmqinspect.cli.verbs.sql import SqlArguments
 from rmqinspect.errors import NotInstalled
-from rmqinspect.text import count, describe_size, group_digits
+from rmqinspect.text import describe_size, group_digits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +95,7 @@ def _write(result: "Result", format_: str, arguments: SqlArguments, session: Ses
             rows += batch.num_rows
             session.progress.clear()  # stdout and stderr may be the same terminal
             writer.write(as_written(batch, schema))
-        writer.complete = not session.unread
+        writer.complete = session.complete
     return rows
 
 
@@ -168,12 +168,8 @@ class _Evidence:
         """Print on stderr what was read, and what of it is damaged."""
         session = self._session
         bad = f"; {group_digits(self.bad_rows)} that it read with a status other than ok" if self.bad_rows else ""
-        if talkative or bad or session.unread:
-            session.progress.remark(f"{count(rows, 'row')}, {'incomplete' if session.unread else 'complete'}{bad}")
-        gaps = session.merged_gaps()
-        if gaps:
-            size = count(sum(end - start for start, end in gaps), "byte")
-            session.progress.remark(f"{count(len(gaps), 'gap')} in the range read: {size} without a record (gaps)")
+        session.tell_rows(rows, bad, talkative=talkative)
+        session.tell_gaps("range read", " (gaps)")
         if self._ways:
             read = self._reader.bytes_read - self._read
             of = f" of {describe_size(self._whole)}" if read < self._whole else ""

@@ -74,13 +74,11 @@ def _print_screens(stores: "Sequence[Store]", arguments: TransactionsArguments, 
             with session.unreadable_told():
                 timed = with_times(selection, arguments, cache(partial(last_store_time, store)))
                 found = read_transactions(store, session.request(store))
-                if store.name in session.gaps:
-                    places = count(len(session.gaps[store.name]), "range")
-                    session.progress.remark(f"{store.name}: {places} of the log without records (decode --table gaps)")
                 screen = _Screen(TransactionSummary(found, timed), arguments, view)
                 session.progress.clear()  # stdout and stderr may be the same terminal
                 screen.print(out, heading=len(stores) > 1, first=not printed)
                 printed += 1
+        session.tell_gaps("log", " (decode --table gaps)")
         unmatched = tell_unmatched(selection, session.progress)
     return session.status(damaged=session.gaps, missed=unmatched)
 

@@ -67,12 +67,9 @@ def run(arguments: UsageArguments) -> int:
         session.announce(f": exact sums need all of it{cheaper}")
         with _sink(format_, session, arguments) as show:
             records = _read(session, arguments, selection, show)
-        if gaps := session.merged_gaps():
-            without = count(sum(end - start for start, end in gaps), "byte")
-            words = f"{count(len(gaps), 'gap')} in the log: {without} without a record (--table gaps)"
-            session.progress.remark(words)
+        session.tell_gaps("log", " (--table gaps)")
         unmatched = tell_unmatched(selection, session.progress)
-    return session.status(damaged=gaps and (records or not unmatched), missed=unmatched)
+    return session.status(damaged=any(session.gaps.values()) and (records or not unmatched), missed=unmatched)
 
 
 Show = Callable[["Store", "Usage", "Request"], None]
@@ -105,7 +102,7 @@ def _sink(format_: str, session: Session, arguments: UsageArguments) -> Iterator
                 writer.write(batch.add_column(0, schema.field(0), names) if several else batch)
 
         yield write
-        writer.complete = not session.unread
+        writer.complete = session.complete
 
 
 def _read(session: Session, arguments: UsageArguments, selection: "Selection", show: Show) -> int:

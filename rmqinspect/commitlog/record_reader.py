@@ -20,11 +20,12 @@ from typing import Self, TypeVar
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.codec.record_proof import LONGEST_HEAD, blank_size, read_head
 from rmqinspect.commitlog.find_record import SEARCH, WINDOWS, Frame, Identity, RecordFinder
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
-from rmqinspect.text import describe_offset
+from rmqinspect.text import describe_offset, describe_span
 
 _OPEN = 32  # segments: what is asked for together lies in few, and 1,024 open files are a common limit
 _PAGE = 2048  # bytes: the head of a record, and nearly always what stands behind its body
@@ -68,6 +69,9 @@ def find_segment(store: Store, offset: int) -> Segment:
     covered = f"{describe_offset(first.base)} to {describe_offset(last.end)}"
     if offset < first.base:
         raise NothingFound(f"{where} lies before the log, which covers {covered}: gone, or not given")
+    if (gap := next((one for one in missing_in(store) if one.start <= offset < one.end), None)) is not None:
+        what = "a segment is missing" if gap.reason is None else "a segment is cut off"
+        raise NothingFound(f"{where} lies where {what}: {describe_span(gap.start, gap.end)}")
     if offset >= last.end:
         raise NothingFound(f"{where} lies beyond the log, which covers {covered}")
     raise NothingFound(f"{where} lies in no segment: one is missing or short in {covered}")

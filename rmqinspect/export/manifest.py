@@ -72,6 +72,11 @@ class ExportedStore:
     unread: list[str] = field(default_factory=list)
     releases: Sequence[str] = ()  # broker releases that may have written it
 
+    @property
+    def complete(self) -> bool:
+        """Whether all of the range was there and could be read."""
+        return not self.unread and not self.lost
+
     def as_document(self) -> dict[str, Any]:
         """Return the store's entry in the manifest."""
         sums: dict[str, Counter[str]] = {}
@@ -82,7 +87,7 @@ class ExportedStore:
             "paths": list(map(shown, self.paths)),
             "writer": list(self.releases),
             "covered": None if self.start is None else {"start": self.start, "end": self.end},
-            "complete": not self.unread,
+            "complete": self.complete,
             "unread": self.unread,
             "gaps": {kind: dict(sums[kind]) for kind in sorted(sums)},
             "lost": [{"start": start, "end": end, "kind": kind} for start, end, kind in self.lost[:_MAX_LOST]],
@@ -116,7 +121,12 @@ class Manifest:
 
     @property
     def complete(self) -> bool:
-        """Whether everything requested could be read."""
+        """Whether everything requested was there and could be read."""
+        return self.is_read and all(store.complete for store in self.stores)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether everything requested that is there could be read."""
         return not self.skipped and not any(store.unread for store in self.stores)
 
     def rows(self, table: str) -> int:

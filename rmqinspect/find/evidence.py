@@ -112,7 +112,7 @@ def evidence_of(finding: Finding, misses: Sequence[Miss], hits: Hits, question: 
     return Evidence(
         schema_version=SCHEMA_VERSION,
         tool=tool_name(),
-        complete=not unread,
+        complete=not unread and not any(one.gaps for one in stores),
         question=dict(question),
         answer=found if records else "NOT FOUND",
         more=bool(finding.more),

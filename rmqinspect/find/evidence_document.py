@@ -132,7 +132,9 @@ class Evidence(Part, frozen=True, kw_only=True):
 
     schema_version: Annotated[int, means("of this document: 1")]
     tool: Annotated[str, means("`rmqinspect` and its version")]
-    complete: Annotated[bool, means("whether all could be read, and no file changed while it was")]
+    complete: Annotated[
+        bool, means("whether all was there and could be read, without `gaps`, and no file changed meanwhile")
+    ]
     question: Annotated[
         dict[str, Annotated[Any, means("value of the filter of this name")]], means("the filters, all of which hold")
     ]

@@ -124,6 +124,12 @@ class Finding:
         scopes = [scope for one in self.searched for scope in (one.scope, *one.second.values())]
         return list(dict.fromkeys([*(message for scope in scopes for message in scope.unread), *self.beside]))
 
+    @property
+    def complete(self) -> bool:
+        """Whether all that was searched was there and could be read."""
+        scopes = [scope for one in self.searched for scope in (one.scope, *one.second.values())]
+        return not self.unread and not any(scope.gaps for scope in scopes)
+
     def hits(self) -> Generator[tuple[Store, pa.RecordBatch]]:
         """Yield the rows that pass, with all columns, store by store."""
         with closing(self._all_hits()) as found:

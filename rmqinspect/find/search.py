@@ -382,8 +382,8 @@ class Scope:
 
     @property
     def complete(self) -> bool:
-        """Whether all that should have been read was."""
-        return not self.unread and not self.stopped
+        """Whether all that should have been read was there, and was read: no gap, and the pass came to its end."""
+        return not self.unread and not self.stopped and not self.gaps
 
 
 Select = Callable[[pa.RecordBatch], pa.RecordBatch]

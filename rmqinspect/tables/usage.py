@@ -296,10 +296,10 @@ def read_usage(
     :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
     """
     new = partial(UsageFold, choose, frozenset(by))
+    report_missing(missing_in(store), request)
     if sample is not None:
         return _read_sample(store, request, new, sample)
     sums, accounts = UsageSums(store, new()), dict[str, ByteAccount]()
-    report_missing(missing_in(store), request)
     for fold, account in folds_of(splits_in(store.segments, request), request, new):
         sums.join(account.segment, fold)
         add_account(accounts, account)

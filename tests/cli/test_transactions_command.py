@@ -99,7 +99,7 @@ def test_lost_records_end_the_command_with_the_status_of_damage(tmp_path: Path, 
     assert status == 3
     assert "3 half messages: 1 pending, 1 committed, 1 rolled back" in out
     assert "1: op present, commit not found" in out
-    assert "1 range of the log without records" in err
+    assert "1 gap in the log: " in err
     assert run("transactions", tmp_path, "--fail-on", "never")[0] == 0
 
 
