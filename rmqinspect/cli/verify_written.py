@@ -23,6 +23,7 @@ from rmqinspect.cli.verbs.verify import VerifyOutputOptions, refused_with_from
 from rmqinspect.cli.verify_screen import Look, screen, verdict_line
 from rmqinspect.commands import fill_command
 from rmqinspect.document import as_object
+from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.text import escape
 from rmqinspect.verify.findings import redact_rows
 from rmqinspect.verify.report import Report, read_reports
@@ -133,11 +134,17 @@ def status_of_report(report: Report, fail_on: str) -> ExitStatus:
     if report.interrupted is not None:
         return ExitStatus.INTERRUPTED
     if fail_on != "never":
-        if report.damage or (fail_on == "warning" and report.warnings):
+        if report.damage or (fail_on == "warning" and report.warnings) or _start_loses(report):
             return ExitStatus.DAMAGE
         if report.unread:
             return ExitStatus.UNREADABLE
     return ExitStatus.DONE
+
+
+def _start_loses(report: Report) -> bool:
+    """Whether the next start loses messages: files may be whole, and consumers not get what they hold."""
+    start = report.next_start
+    return start is not None and start.verdict in (Verdict.LOSES, Verdict.EMPTY)
 
 
 def print_several(

@@ -17,18 +17,24 @@ offset, it goes on there, and has skipped all up to it.
 Source: ConsumerOffsetManager, PullMessageProcessor, DefaultMessageStore#getMessage; RocketMQ 4.0.0 to 5.5.0.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
 
+import numpy as np
+
+from rmqinspect.broker.consumer_queue import ConsumerLog, open_queue
+from rmqinspect.broker.drain import alike, drain
 from rmqinspect.broker.eras import Era, rules_of_start
 from rmqinspect.broker.pull import following_offset
 from rmqinspect.broker.version_estimate import RELEASES, estimate
 from rmqinspect.broker.version_evidence import OtherWriter, gather, names_in, other_writer
 from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.config.json_files import ConsumerOffset
+from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.evidence import Announce, Evidence
 from rmqinspect.forecast.fed_scan import FedScan
 from rmqinspect.forecast.instead import other_ways, remedied, same_answer
@@ -46,13 +52,15 @@ from rmqinspect.forecast.outcome import (
     QueueOutcome,
     Remedy,
     Verdict,
+    note_unread,
 )
-from rmqinspect.forecast.reach import Judge
+from rmqinspect.forecast.reach import Judge, Reach
 from rmqinspect.forecast.repairs import repairs
 from rmqinspect.forecast.walk import Start, Walks
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import lock_holder, running_broker
 from rmqinspect.text import count, text_of
+from rmqinspect.topics import is_system_topic
 
 
 def note_groups(outcome: Outcome, evidence: Evidence) -> None:
@@ -101,6 +109,7 @@ _SERVES_NOTHING = (
     "no queue{} leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
     "unclean exit (with a file abort) a start makes queues of the part of the log that it scans"
 )
+_OTHERS = ("other topic", "no topic")  # kinds of `broker.drain.Wrong`: the message of another place
 _TOGETHER = 6  # walks side by side: each keeps some 20 MB of units that it has written
 _CHECKPOINT_TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 _LOG_ELSEWHERE = "the log is not here: if it lies in another folder (storePathCommitLog), give that one, too"
@@ -261,6 +270,7 @@ class Teller:
         self._store = store or evidence.store
         self._counts = request.count_losses
         self._losses = LossCounter(evidence.store, evidence.jobs, evidence.progress, evidence.unread)
+        self._drained: dict[tuple[object, ...], tuple[int, int]] = {}
         self._judges = request.count_losses and not evidence.other_writer and log_size(evidence.store) <= JUDGED
 
     def tell_all(self, releases: Sequence[str], *, clean: bool) -> list[Outcome]:
@@ -332,9 +342,49 @@ class Teller:
         outcome.unreachable = sum(outcome.unreachable_by_topic.values())
         outcome.in_no_queue = dict(reach.in_no_queue)
         outcome.next_offsets, outcome.judged = reach.next_offsets, True
+        self._note_drained(outcome, reach)
         for queue in outcome.queues:
             behind = reach.next_offsets.get((queue.topic, queue.queue_id), 0)
             queue.given_twice = max(queue.given_twice, behind - queue.max_after)
+
+    def _note_drained(self, outcome: Outcome, reach: Reach) -> None:
+        """Note what consumers get wrong, and what they jump over, where units lead to no sound record."""
+        ends = {(queue.topic, queue.queue_id): (queue.min_after, queue.max_after) for queue in outcome.queues}
+        wrong, jumped = Counter[str](), Counter[str]()
+        for name, one in reach.queues.items():
+            key = name, one.doubtful, ends.get(name), outcome.end_offset, self._like[outcome.release]
+            # The broker reads its own topics record by record.
+            if one.doubtful and name in ends and not is_system_topic(name[0]):
+                if key not in self._drained:
+                    self._drained[key] = self._drain(outcome, *name, one.doubtful, *ends[name])
+                for counts, number in zip((wrong, jumped), self._drained[key], strict=True):
+                    counts[name[0]] += number
+        outcome.wrong_by_topic, outcome.jumped_by_topic = dict(+wrong), dict(+jumped)
+        outcome.wrong, outcome.jumped = wrong.total(), jumped.total()
+
+    def _drain(
+        self, outcome: Outcome, topic: str, queue_id: int, doubtful: Sequence[int], begin: int, end: int
+    ) -> tuple[int, int]:
+        """Return how many messages of a queue a consumer gets that are others, and how many it jumps over."""
+        store, wrong, jumped = self._evidence.store, 0, 0
+        queue = open_queue(store, topic, queue_id)
+        if queue is None:
+            return 0, 0
+        try:
+            with queue:
+                log = ConsumerLog(store, outcome.end_offset)
+                offsets = np.unique(np.array(doubtful, np.int64))
+                for trouble in drain(queue, log, outcome.release, offsets, begin=begin, end=end):
+                    wrong += sum(one.kind in _OTHERS for one in trouble.wrong)
+                    jumped += len(trouble.jumped)
+        except Unreadable as error:
+            note_unread(self._evidence.unread, str(error))
+        return wrong, jumped
+
+    @cached_property
+    def _like(self) -> dict[str, int]:
+        """By release, the number of those whose brokers and clients go on alike behind damage."""
+        return {release: number for number, releases in enumerate(alike()) for release in releases}
 
     @cached_property
     def _judge(self) -> Judge:

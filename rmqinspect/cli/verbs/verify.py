@@ -189,8 +189,8 @@ def refused_with_from(context: click.Context, name: str) -> click.UsageError:
 def command(arguments: VerifyArguments) -> int:
     """Check a store, reading only: is the commit log whole, do queues and index agree? Ends with one verdict.
 
-    Exit status: 0 whole, 3 damage (--fail-on sets the lowest severity), 4 not everything could be read,
-    130 interrupted.
+    Exit status: 0 whole, 3 damage (--fail-on sets the lowest severity) or a next start that loses data,
+    4 not everything could be read, 130 interrupted.
 
     \b
     Examples:
