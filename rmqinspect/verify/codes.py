@@ -65,8 +65,7 @@ NO_MEND = "none"
 """In the place of a name of `MENDS`: nothing that is here mends it."""
 
 BEFORE_START = (
-    "before the broker is started: a start that adds no units here gives these queue offsets to new messages, and "
-    "then nothing brings the records back"
+    "before the broker is started: it would give these queue offsets to new messages, unless it adds units here itself"
 )
 """When to mend a queue that ends before the log does. Source: ConsumeQueue#getMaxOffsetInQueue, the next offset."""
 
@@ -74,8 +73,8 @@ FIND_LOG = "look for the segments of the log: on a disk that is not mounted, on 
 """What to do where queues are left and no record is."""
 
 COPY_AGAIN = (
-    "if these files were copied while the broker ran, copy them again: with the broker stopped, or the queues and the "
-    "index first and the log last"
+    "if these files were copied while the broker ran, copy them again: the broker stopped, or the queues first and the "
+    "log last"
 )
 """What to do about a copy whose files are of different times."""
 

@@ -165,7 +165,7 @@ class MissingUnits:
         do = ""
         if taken is None and runs[-1].low > self._reaches.get(name, (0, -1))[1]:
             do = BEFORE_START
-            if first.low > self._last_physical_offset >= 0:
+            if name in self._reaches and first.low > self._last_physical_offset:
                 what += "; no newer record has a unit in any queue"
                 do = f"{COPY_AGAIN}; else {BEFORE_START}"
         return Finding(

@@ -424,7 +424,7 @@ def test_a_code_is_explained_with_everything(run: Run) -> None:
     status, out, _ = run("CL-CRC-BODY")
     assert status == ExitStatus.DONE
     labels = [line[:13].strip() for line in out.splitlines() if line[:13].strip()]
-    assert labels == ["CL-CRC-BODY", "code", "means", "cause", "broker", "versions", "logged as", "next"]
+    assert labels == ["CL-CRC-BODY", "code", "means", "cause", "broker", "versions", "logged as", "do", "next"]
     assert "rmqinspect show STORE --at OFFSET" in out
 
 
