@@ -29,6 +29,7 @@ from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas.consumequeue import PRE_BLANK_SIZE
 from rmqinspect.store.model import QueueFile
 from rmqinspect.store.reader import open_file
+from rmqinspect.text import describe_offset, group_digits
 
 SIMPLE, BATCH = LAYOUTS  # kinds of files
 UNITS = {kind: layout.sizeof() for kind, layout in LAYOUTS.items()}  # bytes
@@ -317,6 +318,7 @@ class Queue:
                 # Nothing changes before the first one that is put.
                 at += count_until(later & self._continues(units[:, span], expected[span], 0))
                 continue
+            self._expect_room(file)
             span = slice(at, at + min(step, (self.size - file.position) // self.unit))
             before = np.maximum.accumulate(reach[span])[:-1]
             fits = self._continues(units[:, span], expected[span], self.unit)
@@ -325,6 +327,19 @@ class Queue:
             self._append(file, units[:, at : at + count])
             at += count
             step = 2 * step if count == step else _FEW
+
+    def _expect_room(self, file: File) -> None:
+        """Check that a unit fits behind the newest one of a file that is not full.
+
+        :raises Unreadable: its name is off the grid of units; a broker tries to append for 30 seconds, then drops all.
+        """
+        if self.size - file.position < self.unit:
+            name = file.disk.name if file.disk is not None else f"a queue file at {file.base}"
+            at = describe_offset(file.position)
+            raise Unreadable(
+                f"{name}: its queue would go on at {at} of {group_digits(self.size)} bytes, where no unit of "
+                f"{self.unit} fits: the name is none that a broker gives, and what follows is not known"
+            )
 
     def _continues(self, units: Ints, expected: Ints, width: int) -> Bools:
         """Return which units are not repeated ones, each behind `width` bytes for every one before it."""

@@ -107,3 +107,16 @@ def test_offsets_prove_a_queue_where_a_deletion_deletes_them(release: str, prove
     outcome = Outcome(release, release, clean_exit=True)
     assert Evidence(store).knows_queue(outcome, "FleetEvents", 0) is proves
     assert not Evidence(store).knows_queue(outcome, "OrderGone", 0)
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("-1", Verdict.UNKNOWN), ("-6000", Verdict.SAFE)])
+def test_a_queue_file_off_the_grid_of_units_is_no_traceback(name: str, verdict: Verdict, tmp_path: Path) -> None:
+    """At -6000 units fit; at -1 a queue of zeros would go on in the middle of one."""
+    root = copy_of_case("s10", tmp_path / "case")
+    (root / "consumequeue" / "jobs" / "0" / name).write_bytes(bytes(6000))
+    worst = _told(root, "5.5.0").worst
+    if verdict is Verdict.UNKNOWN:
+        assert (worst.verdict, worst.unknown is not None) == (verdict, True)
+        assert f"consumequeue/jobs/0/{name}" in str(worst.unknown)
+    else:
+        assert worst.unknown is None
