@@ -120,7 +120,8 @@ def _lost(outcome: Outcome) -> str:
     if not outcome.losses_counted:
         return "what is lost by it was not counted"
     if not losses.messages:
-        return "no message is lost by it"
+        # Not that none is lost: what a producer was told is stored may have lain behind the end.
+        return "no record of the log is cut off"
     return f"{count(losses.messages, 'message')} of {count(len(losses.by_topic), 'topic')} from here on are lost"
 
 
