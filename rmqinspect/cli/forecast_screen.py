@@ -117,10 +117,11 @@ def _consequences(outcome: Outcome) -> list[str]:
 
 def verdict_lines(forecast: Forecast) -> Iterator[str]:
     """Yield the line `VERDICT`, which scripts read, and before it the advice."""
-    text = verdict_line(forecast)
-    if cell_width(escape(text)) > line_width() - SCREEN.indent:
-        # The reason stands above.
-        text = text.split(": ")[0]
+    verdict, _, reason = verdict_line(forecast).partition(": ")
+    # What does not fit into the line stands above.
+    while reason and cell_width(escape(f"{verdict}: {reason}")) > line_width() - SCREEN.indent:
+        reason = reason.rpartition(", ")[0]
+    text = f"{verdict}: {reason}" if reason else verdict
     if forecast.worst.verdict in COSTS:
         yield from SCREEN.rows("before any start:", "copy the store")
     yield from _first_lines(forecast)

@@ -26,8 +26,8 @@ from rmqinspect.forecast.outcome import (
 from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name
 
-SCHEMA_VERSION = 1
-"""Of the document: a minor change adds fields at the end, a major one renames."""
+SCHEMA_VERSION = 2
+"""Of the document; 2 since 2.0.0: the verdict counts what consumers get, not only what a start deletes."""
 
 
 def is_told(outcome: Outcome) -> bool:
