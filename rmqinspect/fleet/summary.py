@@ -116,8 +116,6 @@ def worst_start(next_start: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def _of_start(start: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns that a start fills, from a forecast's document or a version of `next_start`."""
     lost = start.get("lost_messages")
-    if lost is None and start.get("verdict") == Verdict.SAFE:
-        lost = 0  # a start that is only looked at counts nothing, but would lose something
     if lost == 0 and start.get("verdict") == Verdict.EMPTY:
         lost = None  # more was there, and nobody knows how much
     return {

@@ -6,6 +6,7 @@ or release, a file moved or filled, `rebuild`, `salvage`. Where none is better, 
 first.
 
     verdict      a better choice    what is gone already       first step
+    SAFE, uncounted                 anything                   forecast
     SAFE         none               nothing                    start
     SAFE         none               segments are missing       look for them
     SAFE         none               behind the log's end       look for it, then start
@@ -29,6 +30,7 @@ from rmqinspect.forecast.outcome import (
     Outcome,
     Verdict,
     already_lost,
+    is_uncounted,
     loss_words,
 )
 
@@ -73,6 +75,8 @@ class FirstStep(Part, frozen=True):
 def first_step(found: Forecast) -> FirstStep:
     """Return what to do first about a store whose next start was worked out."""
     worst = found.worst
+    if is_uncounted(worst):
+        return FirstStep(Action.ASK, "count it before any start: rmqinspect forecast")
     best = next((way for way in found.instead if way.is_better), None)
     if best is not None:
         return _of_choice(best)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from rmqinspect import notebook
 from rmqinspect.broker.acknowledged import Acknowledged
@@ -456,10 +456,21 @@ def no_queue_words(outcome: Outcome) -> str:
 
 def outcome_words(outcome: Outcome, releases: str = "") -> str:
     """Return the verdict of an outcome and its reason; `releases` follows the verdict, or who runs."""
+    if is_uncounted(outcome):
+        return f"STARTS{releases}; {NOT_COUNTED}"
     reason = _REASONS[outcome.verdict](outcome)
     if outcome.verdict is Verdict.RUNS:
         releases = f" (pid {outcome.lock_holder})" if (outcome.lock_holder or 0) > 0 else ""
     return f"{outcome.verdict.value}{releases}" + (f": {reason}" if reason else "")
+
+
+NOT_COUNTED: Final = "what consumers lose by it was not counted"
+"""What stands behind `STARTS` where nothing was counted."""
+
+
+def is_uncounted(outcome: Outcome) -> bool:
+    """Return whether a start cuts no record, and nobody has asked what consumers get after it: that is no verdict."""
+    return outcome.verdict is Verdict.SAFE and not outcome.losses_counted
 
 
 def loss_words(outcome: Outcome) -> str:

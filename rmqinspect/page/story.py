@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rmqinspect.commands import FORECAST, REBUILD_STORE, SALVAGE, SAVE, VERIFY, fill_command
 from rmqinspect.forecast.advice import COMMANDS, Action
-from rmqinspect.forecast.outcome import Verdict
+from rmqinspect.forecast.outcome import NOT_COUNTED, Verdict
 from rmqinspect.page.words import amount, grouped, list_some, moment, short, sized
 from rmqinspect.system.uri import is_remote
 from rmqinspect.verify.codes import BY_CODE, GAPS
@@ -124,6 +124,8 @@ class _Teller:
             return "A broker runs on this store now."
         if verdict is not None:
             return f"What a broker does with this store at its next start cannot be told: {start.get('cannot_tell')}."
+        if start:
+            return f"A broker starts on this store: {NOT_COUNTED}."
         return "What the next start of a broker does was not looked at: that takes a whole store, read to its end."
 
     def _cost(self) -> str:

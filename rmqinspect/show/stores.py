@@ -24,6 +24,7 @@ from rmqinspect.tables.table import (
     column,
 )
 from rmqinspect.times import millis_to_micros
+from rmqinspect.verify.next_start import told_verdict
 
 _TEXTS = pa.list_(pa.string())
 
@@ -117,9 +118,9 @@ _COLUMNS = (
     _Column(
         "next_start",
         pa.string(),
-        "the worst verdict on the next start, of releases that may have written it; null if that reads much: "
-        "next_starts has it",
-        lambda _, start: None if start is None else str(start.worst.verdict),
+        "the worst verdict on the next start, of releases that may have written it; null if that reads much, or "
+        "what it loses was not counted: next_starts has it",
+        lambda _, start: None if start is None else told_verdict(start.worst),
     ),
     _Column("start_bytes", pa.int64(), "bytes of log and queues that a start reads, about", lambda f, _: f.start_bytes),
     _Column("odd", _TEXTS, "entries that do not belong there: name, and what is odd", lambda facts, _: _odd(facts)),

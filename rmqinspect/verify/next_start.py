@@ -1,7 +1,7 @@
 """The next start of a broker: what it does, the block `NEXT START` of the screen, `next_start` of the report.
 
-At level quick, and in `info`, nothing is read but what the start itself would read: what lies behind a new end of the
-log is not counted then.
+At level quick, and in `info` of a long log, nothing is read but what the start itself would read: what consumers lose
+is not counted then, and a start that seems to lose nothing has no verdict.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,6 +15,7 @@ from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.document import outcome_document
 from rmqinspect.forecast.outcome import (
     COSTS,
+    NOT_COUNTED,
     Forecast,
     Outcome,
     Verdict,
@@ -22,6 +23,7 @@ from rmqinspect.forecast.outcome import (
     consumer_words,
     deleted_words,
     healed_words,
+    is_uncounted,
     no_queue_words,
     outcome_words,
     reach_words,
@@ -53,9 +55,10 @@ _WITHOUT_UNIT = ("CQ-MISSING", "CQ-BEHIND")  # codes of records that no unit lea
 
 
 def start_lines(found: Forecast, log_end: int | None, counts: Mapping[str, int] | None = None) -> list[str]:
-    """Return the lines of the block: the verdict, and why; where the releases differ, those of each.
+    """Return the lines of the block: the verdict, and why.
 
-    Where another program wrote the store, the last line says what that means.
+    Where the releases differ, a line for each run of them says what it alone does; what all do follows once. Where
+    another program wrote the store, a line says what that means. The last one says what to do first.
 
     `log_end` is the physical offset where the log ends now, None if that is not known; `counts` are those of findings
     by code, where the log was compared with the queues.
@@ -63,15 +66,36 @@ def start_lines(found: Forecast, log_end: int | None, counts: Mapping[str, int] 
     counts = counts or {}
     alike = groupby(found.outcomes, key=lambda one: (outcome_words(one), _details(one, log_end, "", counts)))
     runs = [(run[0], span_of(run)) for run in (list(members) for _, members in alike)]
-    texts = [(outcome_words(one, f" with {eras}"), *_details(one, log_end, eras, counts)) for one, eras in runs]
+    verdicts = [outcome_words(one, f" with {eras}") for one, eras in runs]
+    details = [_details(one, log_end, eras, counts) for one, eras in runs]
     about = [found.other_writer] if found.other_writer else []
-    first = first_step(found)
-    if first.action is not Action.START and found.worst.verdict in COSTS:
-        about.append(f"do first: {first.text}")
-    if len(texts) == 1:
-        return [*texts[0], *about]
+    about += _first_lines(found)
+    if len(runs) == 1:
+        return [verdicts[0], *details[0], *about]
+    same = [line for line in details[0] if all(line in others for others in details)]
+    own = ([line for line in lines if line not in same] for lines in details)
+    of_runs = ("; ".join((words, *lines)) for words, lines in zip(verdicts, own, strict=True))
+    return [_summary(found), *of_runs, *same, *about]
+
+
+def _first_lines(found: Forecast) -> list[str]:
+    """Return the line that says what to do first; none where it is to start, or where the remedy stands there."""
+    worst, first = found.worst, first_step(found)
+    if first.action in (Action.START, Action.REMEDY):
+        return []
+    return [f"do first: {first.text}"] if worst.verdict in COSTS or is_uncounted(worst) else []
+
+
+def _summary(found: Forecast) -> str:
+    """Return the verdict of all releases, where they differ."""
+    verdict = told_verdict(found.worst) or f"STARTS; {NOT_COUNTED}"
     worst = "" if len({outcome.verdict for outcome in found.outcomes}) == 1 else " at worst"
-    return [f"{found.worst.verdict}{worst}: the version is not certain", *("; ".join(text) for text in texts), *about]
+    return f"{verdict}{worst}: the version is not certain"
+
+
+def told_verdict(outcome: Outcome) -> str | None:
+    """Return the verdict of an outcome; None where it only seems to lose nothing, since nothing was counted."""
+    return None if is_uncounted(outcome) else str(outcome.verdict)
 
 
 def start_words(found: Forecast) -> str:
@@ -159,15 +183,28 @@ VERSION_FIELDS = (
     "acknowledged",
 )
 
+# Null where nothing was counted.
+_COUNTED_FIELDS = (
+    "lost_messages",
+    "lost_by_topic",
+    "unreachable_messages",
+    "unreachable_by_topic",
+    "wrong_messages",
+    "wrong_by_topic",
+    "jumped_messages",
+    "jumped_by_topic",
+)
+
 
 class NextStart(Part, frozen=True):
     """What the next start of a broker does to the store."""
 
     verdict: Annotated[
-        str,
+        str | None,
         means(
             "the worst of all versions: `STARTS, LOSES NOTHING MORE`, `STARTS, LOSES DATA`, `STARTS EMPTY`, "
-            "`WILL NOT START` or `CANNOT TELL`"
+            "`WILL NOT START` or `CANNOT TELL`; null: it starts, and what consumers lose by it was not counted (level "
+            "quick, `info` of a long log)"
         ),
     ]
     lines: Annotated[list[str], means("the lines of the screen")]
@@ -184,7 +221,7 @@ def start_document(
     if found is None:
         return None
     return NextStart(
-        verdict=str(found.worst.verdict),
+        verdict=told_verdict(found.worst),
         lines=start_lines(found, log_end, counts),
         log_end=log_end,
         versions_from=found.version_from,
@@ -196,4 +233,6 @@ def start_document(
 def _version(outcome: Outcome) -> dict[str, Any]:
     whole = outcome_document(outcome)
     counted = {name: whole[name] for name in VERSION_FIELDS}
-    return counted if outcome.losses_counted else counted | dict.fromkeys(("lost_messages", "lost_by_topic"))
+    if outcome.losses_counted:
+        return counted
+    return counted | {"verdict": told_verdict(outcome)} | dict.fromkeys(_COUNTED_FIELDS)

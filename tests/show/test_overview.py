@@ -14,6 +14,7 @@ import pytest
 from rmqinspect.cli import ExitStatus, main
 from tests.support import oracle
 from tests.support.locks import HOLD, other_process
+from tests.support.outcome_stores import outcome_store
 from tests.support.samples import sample
 from tests.support.sampling import sampled
 
@@ -24,6 +25,12 @@ def info(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     status = main(["info", *words])
     printed = capsys.readouterr()
     return status, printed.out, printed.err
+
+
+def bound_reads(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Let no log be short enough to be counted, and no start read more than `most` bytes."""
+    monkeypatch.setattr("rmqinspect.show.short_start._COUNTED", -1)
+    monkeypatch.setattr("rmqinspect.show.short_start._MOST_READ", most)
 
 
 def rows(text: str) -> dict[str, str]:
@@ -64,9 +71,10 @@ def test_the_screen_of_the_transcript(
         "queues": "13 in 7 topics, 250 units; deepest TopicA queue 0: 0 to 51",
         "index": "3 files, 530 entries, newest 2026-11-21T08:48:46.708Z",
         "groups": "none: no consumer offsets",
-        "next start": "STARTS, LOSES DATA with 5.2.0 to 5.3.3: records not counted "
+        "next start": "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records "
         "the log would end at 97 187 of 217 698: BODYCRC does not match the body "
-        "3 segments, 6 queue files, 1 index file deleted",
+        "3 segments, 6 queue files, 1 index file deleted "
+        "do first: start it another way: the same broker without the file abort: loses nothing",
     }
 
 
@@ -158,7 +166,7 @@ def test_a_hole_and_wrong_lengths_are_told(tmp_path: Path, capsys: pytest.Captur
     segments[1].unlink()
     _, out, _ = info(capsys, str(root))
     text = rows(out)["commit log"]
-    assert "missing: 65 536 to 131 072" in text
+    assert "missing: 1 000 to 65 536, 65 536 to 131 072" in text
     assert f"other length: commitlog/{FIRST} (1 000 bytes)" in text
 
 
@@ -175,7 +183,7 @@ def test_a_lock_that_is_held_means_running(tmp_path: Path, capsys: pytest.Captur
 def test_a_broker_that_runs_is_told_of_a_large_store_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqinspect.show.short_start._MOST_READ", 1000)
+    bound_reads(monkeypatch, most=1000)
     root = oracle.copy("crash", "base-5.3.3-halt", tmp_path)
     with other_process(HOLD, root / "lock") as pid:
         _, out, _ = info(capsys, str(root))
@@ -185,7 +193,7 @@ def test_a_broker_that_runs_is_told_of_a_large_store_too(
 def test_next_commands_take_the_same_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqinspect.show.short_start._MOST_READ", 1000)
+    bound_reads(monkeypatch, most=1000)
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=65536\n")
     store = oracle.store("crash", "base-5.3.3-halt")
@@ -212,7 +220,7 @@ def test_json_holds_the_same_facts(capsys: pytest.CaptureFixture[str]) -> None:
     assert (document["log"]["last_record"], document["log"]["end"]) == (214163, 217698)
     assert document["queues"]["deepest"]["topic"] == "TopicA"
     assert document["next_start"]["verdict"] == "STARTS, LOSES DATA"
-    assert document["next_start"]["versions"][0]["lost_messages"] is None
+    assert document["next_start"]["versions"][0]["lost_messages"] == 145
     assert (document["writer"]["low"], document["writer"]["high"]) == ("5.2.0", "5.3.3")
 
 
@@ -245,12 +253,33 @@ def test_configuration_that_is_gone_is_named(capsys: pytest.CaptureFixture[str],
     assert "config/consumerOffset.json: gone with its .bak; " in rows(info(capsys, str(root))[1])["odd"]
 
 
+def test_an_uncounted_start_is_not_called_safe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(outcome_store("s03"))
+    counted = rows(info(capsys, store)[1])["next start"]
+    assert counted.startswith("STARTS, LOSES DATA with 5.2.0 to 5.3.3: 3 041 messages out of reach for consumers")
+    assert "do first: rebuild it before any start: loses nothing" in counted
+    safe = str(sample("healthy-5.5.0"))
+    assert rows(info(capsys, safe)[1])["next start"] == "STARTS, LOSES NOTHING MORE with 5.5.0"
+    bound_reads(monkeypatch, most=10_000_000)
+    text = rows(info(capsys, safe)[1])["next start"]
+    assert text.startswith("STARTS with 5.5.0; what consumers lose by it was not counted")
+    assert text.endswith("do first: count it before any start: rmqinspect forecast")
+    start = json.loads(info(capsys, safe, "-f", "json")[1])["next_start"]
+    assert start["verdict"] is start["versions"][0]["verdict"] is start["versions"][0]["unreachable_messages"] is None
+    fleet = info(capsys, safe, store)[1]
+    assert "NOTHING MORE" not in fleet
+    assert "start it" not in fleet
+    assert "count it before any start" in fleet
+
+
 def test_a_start_that_reads_much_is_left_to_forecast(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = str(sample("healthy-5.5.0"))
     assert rows(info(capsys, store)[1])["next start"].startswith("STARTS, LOSES NOTHING MORE")
-    monkeypatch.setattr("rmqinspect.show.short_start._MOST_READ", 1000)
+    bound_reads(monkeypatch, most=1000)
     text = rows(info(capsys, store)[1])["next start"]
     assert re.fullmatch(r"not read here, about [\d.]+ kB: rmqinspect forecast .*", text)
     assert json.loads(info(capsys, store, "-f", "json")[1])["next_start"] is None

@@ -48,6 +48,7 @@ def test_one_outcome() -> None:
         "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records",
         "the log would end at 97 187 of 217 698: BODYCRC does not match the body",
         "3 segments, 1 index file deleted",
+        "do first: do not start it: 145 records",
     ]
     assert start_lines(Forecast([SAFE]), None) == ["STARTS, LOSES NOTHING MORE with 5.5.0"]
     conf = "index files of 100 slots and 250 entries, but broker.conf makes them 5000000 and 20000000: set …"
@@ -62,6 +63,18 @@ def test_outcomes_that_differ_are_all_listed_behind_the_worst() -> None:
         "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records; "
         "the log would end at 97 187: BODYCRC does not match the body; 3 segments, 1 index file deleted",
         "STARTS, LOSES NOTHING MORE with 5.5.0",
+        "do first: do not start it: 145 records",
+    ]
+
+
+def test_what_all_releases_do_stands_there_once() -> None:
+    newer = replace(LOSES, release="5.5.0", era="5.4.0 to 5.5.0", deleted_index_files=[])
+    assert start_lines(Forecast([LOSES, newer]), None) == [
+        "STARTS, LOSES DATA: the version is not certain",
+        "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records; 3 segments, 1 index file deleted",
+        "STARTS, LOSES DATA with 5.4.0 to 5.5.0: 145 records; 3 segments deleted",
+        "the log would end at 97 187: BODYCRC does not match the body",
+        "do first: do not start it: 145 records",
     ]
 
 
@@ -86,6 +99,19 @@ def test_what_was_not_counted_is_said() -> None:
     document = start_document(found, 217698)
     assert document is not None
     assert document.versions[0]["lost_messages"] is document.versions[0]["lost_by_topic"] is None
+    assert document.verdict == document.versions[0]["verdict"] == "STARTS, LOSES DATA"
+
+
+def test_an_uncounted_start_that_seems_safe_has_no_verdict() -> None:
+    found = Forecast([replace(SAFE, losses_counted=False)])
+    words = "STARTS with 5.5.0; what consumers lose by it was not counted"
+    assert start_words(found) == words
+    assert start_lines(found, None) == [words, "do first: count it before any start: rmqinspect forecast"]
+    document = start_document(found, None)
+    assert document is not None
+    assert document.verdict is document.versions[0]["verdict"] is None
+    assert document.do_first is not None
+    assert document.do_first.action == "find out"
 
 
 def test_the_object_of_the_report() -> None:
