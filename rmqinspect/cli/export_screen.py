@@ -30,13 +30,7 @@ def bad_statuses(manifest: "Manifest") -> dict[str, int]:
 
 def lost_ranges(manifest: "Manifest", request: ExportRequest) -> list[tuple[str, int, int, str]]:
     """Return (store, start, end, kind) of the ranges without records that should have some, in the range asked for."""
-    first, last = request.selection.offsets or (0, 1 << 63)
-    return [
-        (store.name, max(start, first), min(end, last), kind)
-        for store in manifest.stores
-        for start, end, kind in store.lost
-        if max(start, first) < min(end, last)
-    ]
+    return [(store.name, *lost) for store in manifest.stores for lost in store.lost_in(request.selection.offsets)]
 
 
 def screen(

@@ -204,7 +204,7 @@ def _finish(store: StoreResult, result: ExportResult, spec: ExportSpec, jobs: in
     result.topics |= spec.selection(store.name).topics_seen
     result.names.update({file.name: file.written_as for file in made})
     result.manifest.files += [*store.plan.kept, *store.files]
-    result.manifest.stores.append(store.as_store(spec.request.selection.offsets))
+    result.manifest.stores.append(store.as_store())
     result.results.append(store)
 
 

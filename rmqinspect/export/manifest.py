@@ -72,13 +72,18 @@ class ExportedStore:
     unread: list[str] = field(default_factory=list)
     releases: Sequence[str] = ()  # broker releases that may have written it
 
-    @property
-    def complete(self) -> bool:
-        """Whether all of the range was there and could be read."""
-        return not self.unread and not self.lost
+    def lost_in(self, offsets: Sequence[int] | None) -> list[tuple[int, int, str]]:
+        """Return (start, end, kind) of what is lost of the range asked for, None: of all."""
+        first, behind = offsets or (0, 1 << 63)
+        cut = [(max(start, first), min(end, behind), kind) for start, end, kind in self.lost]
+        return [(start, end, kind) for start, end, kind in cut if start < end]
 
-    def as_document(self) -> dict[str, Any]:
-        """Return the store's entry in the manifest."""
+    def is_complete(self, offsets: Sequence[int] | None) -> bool:
+        """Whether all of the range asked for was there and could be read."""
+        return not self.unread and not self.lost_in(offsets)
+
+    def as_document(self, offsets: Sequence[int] | None) -> dict[str, Any]:
+        """Return the store's entry in the manifest; `offsets`: the range asked for."""
         sums: dict[str, Counter[str]] = {}
         for start, end, kind in self.lost:
             sums.setdefault(kind, Counter()).update({"count": 1, "bytes": end - start})
@@ -87,7 +92,7 @@ class ExportedStore:
             "paths": list(map(shown, self.paths)),
             "writer": list(self.releases),
             "covered": None if self.start is None else {"start": self.start, "end": self.end},
-            "complete": self.complete,
+            "complete": self.is_complete(offsets),
             "unread": self.unread,
             "gaps": {kind: dict(sums[kind]) for kind in sorted(sums)},
             "lost": [{"start": start, "end": end, "kind": kind} for start, end, kind in self.lost[:_MAX_LOST]],
@@ -120,9 +125,15 @@ class Manifest:
     skipped: list[SkippedStore] = field(default_factory=list)  # of the newest run
 
     @property
+    def offsets(self) -> Sequence[int] | None:
+        """The range of the log that was asked for, None: all of it."""
+        offsets: Sequence[int] | None = self.request.get("filters", {}).get("offsets")
+        return offsets
+
+    @property
     def complete(self) -> bool:
         """Whether everything requested was there and could be read."""
-        return self.is_read and all(store.complete for store in self.stores)
+        return self.is_read and all(store.is_complete(self.offsets) for store in self.stores)
 
     @property
     def is_read(self) -> bool:
@@ -146,7 +157,7 @@ class Manifest:
             "export": self.request,
             "tables": tables,
             "findings": self.findings,
-            "stores": [store.as_document() for store in self.stores],
+            "stores": [store.as_document(self.offsets) for store in self.stores],
             "skipped": [store.as_document() for store in self.skipped],
             "run": self.run,
         }

@@ -155,11 +155,8 @@ class StoreResult:
         gaps = [gap for gap in gaps_in(self.plan.store, self.accounts) if gap.end > first]
         return lost_gaps(gaps, end_of_log(self.accounts))
 
-    def as_store(self, offsets: tuple[int, int] | None) -> ExportedStore:
-        """Return the store's entry of the manifest, merged with that of the earlier export.
-
-        `offsets` is the range of the log that was asked for, None: all of it.
-        """
+    def as_store(self) -> ExportedStore:
+        """Return the store's entry of the manifest, merged with that of the earlier export."""
         plan, store = self.plan, self.plan.store
         known = plan.known
         written = [part for part in plan.parts if part.writes and not part.is_tail]
@@ -170,13 +167,7 @@ class StoreResult:
             start, end = known.start if known.start is not None else start, end or plan.start
             kept_lost = [lost for lost in known.lost if lost[0] < plan.start]
             kept_prints = [entry for entry in known.segments if entry["base"] < plan.start]
-        first, behind = offsets or (0, 1 << 63)
-        asked = max(plan.start, first)
-        lost = [
-            (max(gap.start, first), min(gap.end, behind), gap.kind)
-            for gap in self.lost_gaps()
-            if gap.start >= plan.start and gap.start < behind and asked < gap.end
-        ]
+        lost = [(gap.start, gap.end, gap.kind) for gap in self.lost_gaps() if gap.start >= plan.start]
         return ExportedStore(
             store.name,
             plan.paths,

@@ -110,14 +110,16 @@ def test_what_is_no_store_ends_with_4(path: str, complaint: str, run: Run) -> No
 # What it ends with.
 
 
-def test_damage_ends_with_3_and_everything_is_there(run: Run) -> None:
+def test_damage_ends_with_3_and_all_that_is_there_is_exported(run: Run) -> None:
     status, out, _ = run(f"a={FLIPPED}", f"b={HOLE}")
     assert status == ExitStatus.DAMAGE
     assert "left out  65 536 bytes of b without a record (missing), physical 131 072 to 196 608" in out
     assert "damaged   1 row has status body_crc (a, physical offset 88 312)" in out
     assert "VERDICT   DAMAGED: 1 row, 1 range without records" in out
     assert os.path.exists("lake/_SUCCESS")
-    assert manifest()["complete"] is True
+    # A wrong byte is no missing one.
+    assert [store["complete"] for store in manifest()["stores"]] == [True, False]
+    assert manifest()["complete"] is False
     assert rows().num_rows == 261 + 158
 
 
