@@ -55,6 +55,7 @@ from rmqinspect.text import describe_offset, group_digits
 
 File = TypeVar("File", bound=StoreFile)
 
+_WINDOW = 1 << 20  # bytes that are read at once
 _MOST_STEPS = 5  # refusals that are remedied one after the other
 
 
@@ -85,6 +86,7 @@ def other_ways(
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _unblocked(worst, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_bits_set_back(worst, store, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_all_read(worst, after))
+    ways += (_way(worst, outcome, remedy) for remedy, outcome in _without_empty_doubles(worst, store, after))
     refused = worst if worst.refusal else replace(worst, refusal=_refused_by_others(worst, eras))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _remedies(refused, store, after))
     for way in _combinations(worst, eras, store, after):
@@ -123,7 +125,8 @@ def _judged(way: Alternative, worst: Outcome, outcomes: Iterable[Outcome]) -> Al
 def _is_better(outcome: Outcome, worst: Outcome) -> bool:
     """Whether a start is better than the worst: the broker serves, and at a lower price."""
     unblocks = worst.blocked_by is not None and outcome.blocked_by is None and price(outcome) == price(worst)
-    return outcome.verdict in SERVING and (price(outcome) < price(worst) or unblocks) and not _is_older(outcome, worst)
+    works = outcome.verdict in SERVING and not outcome.doubled
+    return works and (price(outcome) < price(worst) or unblocks) and not _is_older(outcome, worst)
 
 
 def _is_older(outcome: Outcome, worst: Outcome) -> bool:
@@ -175,6 +178,30 @@ def _with_all_read(worst: Outcome, after: After) -> Iterator[tuple[Remedy, Outco
     remedy = Remedy(copied=tuple(one.copy for one in worst.unread if one.copy is not None))
     if remedy.copied:
         yield remedy, after(remedy).tell(worst.release, worst.clean_exit)
+
+
+def _without_empty_doubles(worst: Outcome, store: Store | None, after: After) -> Iterator[tuple[Remedy, Outcome]]:
+    """Yield what moves away segments without a record that begin where another one does, and a start after that."""
+    if store is None:
+        return
+    by_base: dict[int, list[Segment]] = {}
+    for segment in store.segments:
+        by_base.setdefault(segment.base, []).append(segment)
+    doubled = [segments for segments in by_base.values() if len(segments) > 1]
+    empty = [[segment for segment in segments if _is_empty(segment)] for segments in doubled]
+    # Where both hold records, or none does, nobody knows which one is right.
+    if doubled and all(len(members) == len(segments) - 1 for members, segments in zip(empty, doubled, strict=True)):
+        remedy = Remedy(moved=tuple(segment.name for members in empty for segment in members))
+        yield remedy, after(remedy).tell(worst.release, worst.clean_exit)
+
+
+def _is_empty(segment: Segment) -> bool:
+    """Whether a segment holds zeros and nothing else."""
+    try:
+        with open_file(segment) as reader:
+            return not any(any(reader.read(at, _WINDOW)) for at in range(0, segment.size, _WINDOW))
+    except Unreadable:
+        return False
 
 
 def _other_releases(worst: Outcome, eras: Iterable[Outcome]) -> Iterator[Alternative]:

@@ -180,6 +180,9 @@ class Outcome:
     judged: bool = False  # all records of the log were compared with the queues; else a sample was
     next_offsets: dict[tuple[str, int], int] = field(default_factory=dict)  # of queues, by the records of the log
     acknowledged: Acknowledged | None = None  # what lay behind the end of the log, gone before the start
+    doubled: tuple[
+        str, ...
+    ] = ()  # files of the log that stay and begin at one place: dispatch does not get beyond them
     led: Mapping[tuple[str, int], Any] | None = field(default=None, compare=False)  # `queues.Led`, until it is priced
     queues: list[QueueOutcome] = field(default_factory=list)  # by topic and queue id
     index_files_after: list[str] = field(default_factory=list)  # those that are there now
@@ -213,7 +216,7 @@ class Outcome:
     @property
     def keeps_all(self) -> bool:
         """Whether the broker starts, and every message of the log is delivered; groups may skip new ones."""
-        lost = self.cuts_records or self.not_received or self.loses_unknown or self.unread
+        lost = self.cuts_records or self.not_received or self.loses_unknown or self.unread or self.doubled
         return self.verdict in SERVING and not lost
 
     @property
@@ -379,7 +382,11 @@ def price(outcome: Outcome) -> tuple[int, int]:
     """Return what a start costs, for comparisons: a lower price is better."""
     without_log = outcome.losses.units if outcome.min_offset < 0 else 0
     messages = outcome.losses.messages + outcome.not_received + outcome.skipped
-    return _ORDER.index(outcome.verdict), messages + without_log
+    # A broker that cannot work on its log loses all that is still to come.
+    return _ORDER.index(outcome.verdict), messages + without_log + (_ALL_TO_COME if outcome.doubled else 0)
+
+
+_ALL_TO_COME = 1 << 62  # messages: more than any log holds
 
 
 def note_unread(unread: list[str], *texts: str) -> None:
@@ -435,6 +442,9 @@ def reach_words(outcome: Outcome) -> Iterator[str]:
         if number:
             named = f" ({topic_words(by_topic)})" if by_topic else ""
             yield f"{count(number, noun)} of the log{named}: {what.format(them='it' if number == 1 else 'them')}"
+    if outcome.doubled:
+        files = " and ".join(outcome.doubled)
+        yield f"{files} begin at one place: new messages get no queue unit, and no consumer gets them"
     if outcome.loses_unknown:
         queues = count(len(outcome.lost_queues), "queue")
         topics = topic_words(Counter(queue.topic for queue in outcome.lost_queues))
@@ -491,6 +501,8 @@ def loss_words(outcome: Outcome) -> str:
     if outcome.loses_unknown and outcome.verdict is Verdict.LOSES:
         parts.append(f"records of {count(len(outcome.lost_queues), 'queue')} out of reach, not counted")
     parts += [f"{one.holds} in {one.file}, which it does not read" for one in outcome.unread]
+    if outcome.doubled:
+        parts.append("all new messages, for none reaches a queue")
     if without_log:
         parts.append(f"{count(losses.units, 'queue unit')} of a log that is not here")
     return ", ".join(parts) or "nothing"

@@ -71,6 +71,15 @@ def test_offsets_of_groups_prove_queues_whose_topics_are_gone() -> None:
     assert worst.in_no_queue == {"OrderGone": 10}  # that topic was deleted
 
 
+@pytest.mark.parametrize("release", ["4.9.7", "5.3.3"])
+def test_a_second_file_without_a_record_is_moved_away(release: str) -> None:
+    found = _told(outcome_store("multipath-dup"), release, outcome_conf("multipath-dup"))
+    best = found.instead[0]
+    assert (found.worst.verdict, best.is_better, best.outcome.verdict) == (Verdict.LOSES, True, Verdict.SAFE)
+    assert best.moved == ("../data2/commitlog/00000000000000262144",)
+    assert not any(way.is_better for way in found.instead if way.outcome.doubled)
+
+
 @pytest.mark.parametrize("name", ["s10", "read-queues", "tiered"])
 def test_whole_stores_lose_nothing(name: str) -> None:
     worst = _told(outcome_store(name)).worst

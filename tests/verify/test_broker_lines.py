@@ -60,7 +60,10 @@ def test_a_run_of_findings_in_which_the_log_ends() -> None:
 
 
 def test_losses_that_are_none_or_were_not_counted() -> None:
-    assert line(in_log(350), replace(CUT, losses=Losses())) == "this start ends the log here: no record of the log is cut off"
+    assert (
+        line(in_log(350), replace(CUT, losses=Losses()))
+        == "this start ends the log here: no record of the log is cut off"
+    )
     words = line(in_log(350), replace(CUT, losses_counted=False))
     assert words == "this start ends the log here: what is lost by it was not counted"
 
