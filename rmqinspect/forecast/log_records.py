@@ -128,9 +128,14 @@ class RecordFold:
         return found
 
 
-def log_size(store: Store) -> int:
-    """Return the bytes of the segments of a store."""
-    return sum(segment.size for segment in store.segments)
+def log_size(store: Store, end: int | None = None) -> int:
+    """Return the bytes of the segments of a store, as far as the log reaches; `end`: None where that is not known.
+
+    Behind its end lie zeros: a broker makes the next segment before it needs it.
+    """
+    return sum(
+        segment.size if end is None else max(0, min(segment.size, end - segment.base)) for segment in store.segments
+    )
 
 
 class LogView:

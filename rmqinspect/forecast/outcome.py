@@ -178,6 +178,7 @@ class Outcome:
     jumped_by_topic: dict[str, int] = field(default_factory=dict)
     in_no_queue: dict[str, int] = field(default_factory=dict)  # records by topic: nothing proves that they had a queue
     judged: bool = False  # all records of the log were compared with the queues; else a sample was
+    sampled: bool = False  # only a sample was, for the log is long
     next_offsets: dict[tuple[str, int], int] = field(default_factory=dict)  # of queues, by the records of the log
     acknowledged: Acknowledged | None = None  # what lay behind the end of the log, gone before the start
     doubled: tuple[
@@ -449,6 +450,11 @@ def reach_words(outcome: Outcome) -> Iterator[str]:
         queues = count(len(outcome.lost_queues), "queue")
         topics = topic_words(Counter(queue.topic for queue in outcome.lost_queues))
         yield f"records of {queues} (queues by topic: {topics}) have no queue unit, by a sample of the log"
+    if outcome.sampled:
+        yield (
+            "the log is long: a sample of its beginning and its end was compared with the queues; "
+            "verify --level deep compares all of it"
+        )
 
 
 def no_queue_words(outcome: Outcome) -> str:
@@ -628,7 +634,7 @@ def refusal_words(refusal: Refusal) -> str:
 
 
 _REASONS: dict[Verdict, Callable[[Outcome], str]] = {
-    Verdict.SAFE: lambda _: "",
+    Verdict.SAFE: lambda outcome: "by a sample of the log" if outcome.sampled else "",
     Verdict.LOSES: loss_words,
     Verdict.EMPTY: empty_words,
     Verdict.REFUSES: lambda outcome: outcome.refusal.file if outcome.refusal else "",

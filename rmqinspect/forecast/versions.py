@@ -130,6 +130,7 @@ class ForecastRequest:
     count_losses: bool = True  # False: what lies behind the new end is not counted
     as_copied: bool = False  # walk the files as they are, though a broker runs on them
     instead: bool = False  # price the other ways to start, if this one is not safe
+    instead_if_judged: bool = False  # the same, but only where the records of the log are compared with the queues
     jobs: int = 1
     progress: Callable[[int], None] | None = None
     announce: Announce | None = None  # of each scan of the log
@@ -192,7 +193,8 @@ class Forecaster:
             if outcome.verdict in STARTING:
                 outcome.gone_first = evidence.gone_first
                 outcome.acknowledged = evidence.acknowledged
-        if self._request.instead and (found.worst.verdict in COSTS or found.worst.blocked_by is not None):
+        asks = self._request.instead or (self._request.instead_if_judged and self._teller.judges)
+        if asks and (found.worst.verdict in COSTS or found.worst.blocked_by is not None):
             found.instead = self._other_ways(found.worst)
         return found
 
@@ -206,7 +208,7 @@ class Forecaster:
             return tellers[remedy]
 
         store = self._store
-        has_records = bool(self._evidence.records.of(store).queues) if log_size(store) <= JUDGED else True
+        has_records = not self._teller.judges or bool(self._evidence.records.of(store).queues)
         repaired = repairs(
             worst,
             has_records=has_records,
@@ -271,7 +273,15 @@ class Teller:
         self._counts = request.count_losses
         self._losses = LossCounter(evidence.store, evidence.jobs, evidence.progress, evidence.unread)
         self._drained: dict[tuple[object, ...], tuple[int, int]] = {}
-        self._judges = request.count_losses and not evidence.other_writer and log_size(evidence.store) <= JUDGED
+        self._is_asked = request.count_losses and not evidence.other_writer
+
+    @cached_property
+    def judges(self) -> bool:
+        """Whether the records of the log are compared with the queues: those of a log that is not long."""
+        evidence = self._evidence
+        if not self._is_asked or log_size(evidence.store) <= JUDGED:
+            return self._is_asked
+        return log_size(evidence.store, evidence.log_end.end) <= JUDGED
 
     def tell_all(self, releases: Sequence[str], *, clean: bool) -> list[Outcome]:
         """Return the outcomes of starts of some releases, in their order; neighbours that are the same are one."""
@@ -314,7 +324,8 @@ class Teller:
         cuts = bool(outcome.losses.messages) if self._counts else self._loses_any(outcome)
         outcome.cuts_records = cuts
         outcome.doubled = doubled_files(store, outcome.segments_after)
-        if self._judges:
+        outcome.sampled = self._is_asked and not self.judges
+        if self.judges:
             self._note_reach(outcome)
         elif self._store is not store:
             outcome.unreachable += units_given_up(self._store, store, outcome, self._evidence.unread)

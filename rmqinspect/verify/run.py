@@ -36,7 +36,6 @@ from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.fed_scan import FedPart, FedScan
-from rmqinspect.forecast.log_records import JUDGED, log_size
 from rmqinspect.forecast.versions import Forecaster, ForecastRequest
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import allocated_size
@@ -434,8 +433,13 @@ def verify_and_forecast(
         return verify(store, options, quick_done, progress)
     counts = options.level != "quick"
     # Of a long log the other choices read much again: `forecast` has them.
-    instead = counts and (options.instead or log_size(store) <= JUDGED)
-    request = ForecastRequest(options.broker_version, count_losses=counts, jobs=options.jobs, instead=instead)
+    request = ForecastRequest(
+        options.broker_version,
+        count_losses=counts,
+        jobs=options.jobs,
+        instead=options.instead and counts,
+        instead_if_judged=counts,
+    )
     start = Forecaster(store, request)
     result = verify(store, options, quick_done, progress, start.fed)
     return result if result.interrupted_at is not None else replace(result, next_start=start.finish())

@@ -158,7 +158,10 @@ def number(name: str) -> str:
     return rf"(?P<{name}>\d+(?: \d{{3}})*)"
 
 
-LOST = rf"(?:no record of the log is cut off|{number('lost')} messages? of {number('topics')} topics? from here on are lost)"
+LOST = (
+    r"(?:no record of the log is cut off|"
+    rf"{number('lost')} messages? of {number('topics')} topics? from here on are lost)"
+)
 TWICE = (
     rf"(?:; (?:the queue starts again at 0|it goes on at {number('next')}):"
     rf" {number('twice')} queue offsets? given out twice)?"
