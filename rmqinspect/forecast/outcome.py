@@ -615,7 +615,7 @@ def group_words(group: GroupStart) -> str:
 def consumer_words(outcome: Outcome) -> str:
     """Return what a start means to all consumer groups."""
     kinds = (
-        ("skip up to", [group.skips for group in outcome.groups], "new message"),
+        ("may skip up to", [group.skips for group in outcome.groups], "new message"),
         ("may get", [group.again for group in outcome.groups], "message"),
         ("had not consumed", [group.unconsumed for group in outcome.groups], "lost message"),
     )

@@ -154,7 +154,7 @@ def test_what_is_lost_already_stands_in_the_block() -> None:
     counts = {"CL-CRC-BODY": 2, "CL-CRC-RECORD": 1, "CL-MAGIC": 1}
     assert start_lines(Forecast([replace(damaged, groups=groups)]), None, counts)[1:] == [
         "1 empty segment deleted",
-        "groups: 2 groups skip up to 31 new messages; 1 group may get 5 messages again; "
+        "groups: 2 groups may skip up to 31 new messages; 1 group may get 5 messages again; "
         "1 group had not consumed 2 lost messages",
         f"already lost: no segment holds 65 536 to 131 072 of the log: {LOOK_FOR}; "
         "at least 1 queue unit leads to no record; "
