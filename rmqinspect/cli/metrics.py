@@ -48,7 +48,7 @@ def of_report(report: "Report", store: str) -> Iterator[Sample]:
     yield Sample("rmqinspect_verify_taken_over_bytes", store, report.taken_over.bytes if report.taken_over else 0)
     for topic, number in (report.loss.messages if report.loss else {}).items():
         yield Sample("rmqinspect_verify_lost_messages", store, number, (topic,))
-    if report.next_start is not None:
+    if report.next_start is not None and report.next_start.verdict is not None:
         risks = map(messages_at_risk, report.next_start.versions)
         yield from _start(store, report.next_start.verdict, max(risks, default=0))
 

@@ -423,7 +423,8 @@ def _start_lines(report: Report, *, colour: bool) -> Iterator[str]:
     for number, text in enumerate(report.next_start.lines):
         for line in SCREEN.rows("" if number else "NEXT START", text):
             styled = colour and not number
-            yield click.style(line, fg=START_COLOURS.get(report.next_start.verdict), bold=True) if styled else line
+            start_colour = START_COLOURS.get(report.next_start.verdict or "")
+            yield click.style(line, fg=start_colour, bold=True) if styled else line
 
 
 def verdict_line(report: Report) -> str:

@@ -426,9 +426,15 @@ def verdict_of(outcome: Outcome, *, cuts_records: bool) -> Verdict:
         return Verdict.REFUSES
     if outcome.proofs:
         return Verdict.EMPTY
-    loses = cuts_records or outcome.not_received or outcome.skipped or outcome.loses_unknown or outcome.unread
-    loses = loses or outcome.doubled
-    return Verdict.LOSES if loses else Verdict.SAFE
+    loses = (
+        cuts_records,
+        outcome.not_received,
+        outcome.skipped,
+        outcome.loses_unknown,
+        outcome.unread,
+        outcome.doubled,
+    )
+    return Verdict.LOSES if any(loses) else Verdict.SAFE
 
 
 def doubled_files(store: Store, bases: Sequence[int]) -> tuple[str, ...]:

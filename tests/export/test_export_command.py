@@ -118,8 +118,9 @@ def test_damage_ends_with_3_and_all_that_is_there_is_exported(run: Run) -> None:
     assert "VERDICT   DAMAGED: 1 row, 1 range without records" in out
     assert os.path.exists("lake/_SUCCESS")
     # A wrong byte is no missing one.
-    assert [store["complete"] for store in manifest()["stores"]] == [True, False]
-    assert manifest()["complete"] is False
+    told: dict[str, Any] = manifest()
+    assert [store["complete"] for store in told["stores"]] == [True, False]
+    assert told["complete"] is False
     assert rows().num_rows == 261 + 158
 
 
