@@ -219,9 +219,15 @@ def pointer_codes(name: str) -> frozenset[str]:
         codes |= RETENTION
     if described["base_variant"] == "b":
         codes |= {"CQ-BEHIND"} if "abort" in _files(name) else {"CQ-MISSING", "IX-NONE"}
-    if "removed index/" in described["damage"] and "abort" not in _files(name):
+    if "removed index/" in described["damage"] and ("abort" not in _files(name) or _has_index_time(name)):
         codes.add("IX-NONE")
     return frozenset(codes)
+
+
+def _has_index_time(name: str) -> bool:
+    """Whether the checkpoint says when an index file was written last, and so that there was one."""
+    raw = (oracle.store("crash", name) / "checkpoint").read_bytes()
+    return any(raw[16:24])
 
 
 def lost_units(name: str) -> int | None:

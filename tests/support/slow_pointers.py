@@ -815,9 +815,15 @@ def missing_entries(files: list[IndexFile], log: Log, settings: Settings) -> Ite
 
 
 def not_indexed(root: Path, files: list[IndexFile], log: Log) -> Iterator[Row]:
-    """Yield IX-NONE after a clean stop: records with keys behind the last entry that the headers tell of."""
+    """Yield IX-NONE: records with keys behind the last entry that the headers tell of.
+
+    After an unclean stop only where no file is left, though the checkpoint says when one was written last.
+    """
     unknown = any(file.size < HEADER or file.header.index_count <= 0 for file in files)
-    if unknown or (root / "abort").exists() or not ((root / "lock").exists() or (root / "checkpoint").exists()):
+    if unknown or not ((root / "lock").exists() or (root / "checkpoint").exists()):
+        return
+    checkpoint = (root / "checkpoint").read_bytes() if (root / "checkpoint").exists() else b""
+    if (root / "abort").exists() and (files or not any(checkpoint[16:24])):
         return
     end = max((file.header.end_physical_offset for file in files), default=-1)
     late = [
