@@ -15,7 +15,7 @@ GROUPS: dict[str, str] = {
     " --sums --case --examiner",
     "Questions": "--life --pull --offset-by-time --boundary",
     "Numbers": "--by --retention --sample",
-    "New store": "--only --prefer --no-repair --link --dry-run",
+    "New store": "--only --prefer --no-repair --set-offsets --link --dry-run",
     "Exported files": "--all --schema --partition-by --file-size --engine --master",
     "Later exports": "--incremental --resume --closed-only --skip-unreadable --replace-changed --overwrite",
     # which rows

@@ -124,6 +124,6 @@ def _without_choice(worst: Outcome) -> FirstStep:
         return FirstStep(Action.REMEDY, worst.refusal.remedy)
     if worst.verdict is Verdict.EMPTY:
         return FirstStep(Action.LOOK, f"do not start it: more was there, by {', '.join(worst.proofs)}")
-    if worst.cuts_records:
+    if worst.cuts_records or worst.losses.messages:
         return FirstStep(Action.SAVE, "save what it loses: decode --lost-at-start")
     return FirstStep(Action.ASK, f"do not start it: {loss_words(worst)}")

@@ -17,7 +17,7 @@ from rmqinspect.broker.acknowledged import Acknowledged
 from rmqinspect.broker.eras import Era
 from rmqinspect.broker.unread import Unread
 from rmqinspect.document import Part, means
-from rmqinspect.text import count, group_digits
+from rmqinspect.text import clip, count, group_digits
 from rmqinspect.topics import is_system_topic
 
 
@@ -425,11 +425,14 @@ def span_of(outcomes: Sequence[Outcome]) -> str:
     return str(Era(outcomes[0].era.split(" ")[0], outcomes[-1].era.split(" ")[-1]))
 
 
+_TOPIC_WIDTH = 40  # cells of a topic in a sentence
+
+
 def topic_words(by_topic: Mapping[str, int]) -> str:
     """Return topics with their numbers, the largest first: `orders 3 041, shipments 23 and 4 more topics`."""
     ordered = sorted(by_topic, key=lambda topic: (-by_topic[topic], topic))
     more = len(ordered) - _LISTED
-    named = ", ".join(f"{topic} {group_digits(by_topic[topic])}" for topic in ordered[:_LISTED])
+    named = ", ".join(f"{clip(topic, _TOPIC_WIDTH)} {group_digits(by_topic[topic])}" for topic in ordered[:_LISTED])
     return named + (f" and {count(more, 'more topic')}" if more > 0 else "")
 
 

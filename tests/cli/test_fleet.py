@@ -217,7 +217,7 @@ def test_a_report_of_several_stores_has_each_of_theirs(run: Run, tmp_path: Path,
         assert typed(report, Report).findings == typed(alone, Report).findings
         assert report["custody"]["files"] == alone["custody"]["files"]
         assert report["run"]["store"] == path
-    assert status == ExitStatus.UNREADABLE
+    assert status == ExitStatus.DAMAGE  # the next start of one loses data; another could not be read
 
 
 def test_a_report_of_several_stores_is_printed_again(run: Run, tmp_path: Path, broken: list[str]) -> None:
@@ -230,7 +230,8 @@ def test_a_report_of_several_stores_is_printed_again(run: Run, tmp_path: Path, b
     assert [line.split()[0] for line in lines(again[1])] == [line.split()[0] for line in lines(before)]
     for name, path in (("a", STORES[0]), ("b", STORES[1])):
         status, screen, _ = run("verify", "--from", file, name)
-        assert (status, _steady(screen)) == (0, _steady(run("verify", path, "--level", "quick")[1]))
+        alone, screen_alone, _ = run("verify", path, "--level", "quick")
+        assert (status, _steady(screen)) == (alone, _steady(screen_alone))
     status, out, err = run("verify", "--from", file, "empty")
     assert (status, out) == (ExitStatus.UNREADABLE, "")
     assert err == f"empty: not read: {broken[0]}: an empty directory, not a store\n"

@@ -51,6 +51,7 @@ OLDER = replace(LOSES, release="5.0.0", era="4.0.0 to 5.0.0", losses=Losses(254)
 WAYS = other_ways(LOSES, None, after(Told(SAFE, (OLDER, SAFE))))
 BEST = Alternative("the same broker with abort brought to 100 bytes", SAFE, Remedy(costs=("starts without x",)), True)
 ADVICE = "before any start: copy the store"
+SAVE = "do first:  save what it loses: decode --lost-at-start"
 NOTHING_MORE = ["VERDICT    STARTS, LOSES NOTHING MORE"]
 
 
@@ -75,7 +76,7 @@ CASES = {
         billing, TopicA queue 0 (offset 51, maximum 20): skips up to 31 new messages
         TopicA       145   119 633
         144 of the 145 are intact on disk now""",
-        verdict=[ADVICE, "VERDICT    STARTS, LOSES DATA: 145 records, 31 new messages skipped by groups"],
+        verdict=[ADVICE, SAVE, "VERDICT    STARTS, LOSES DATA: 145 records, 31 new messages skipped by groups"],
     ),
     "an empty start": Case(Forecast([EMPTY]), "144 of the 145 are intact on disk now; the broker begins without them"),
     "segments that an empty start leaves aside are not safe": Case(
@@ -101,6 +102,7 @@ CASES = {
         broker     5.5.0: STARTS, LOSES NOTHING MORE""",
         verdict=[
             ADVICE,
+            SAVE,
             "VERDICT    STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records, 31 new messages skipped by groups",
         ],
     ),

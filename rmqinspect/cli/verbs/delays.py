@@ -20,7 +20,11 @@ class DelaysArguments(NamedSourceOptions, RowsOptions, TimeOptions):
     )
     topics: tuple[str, ...] = option("-t", "--topic", multiple=True, metavar="GLOB", help="Real topic; repeatable.")
     states: tuple[str, ...] = option(
-        "--state", multiple=True, type=click.Choice(DELAY_STATES), help="State; repeatable."
+        "--state",
+        multiple=True,
+        type=click.Choice(DELAY_STATES),
+        metavar="STATE",
+        help=f"{', '.join(DELAY_STATES)}; repeatable.",
     )
     since: str | None = option("--since", metavar="TIME", help="Due from TIME on; forms of TIME as in decode.")
     until: str | None = option("--until", metavar="TIME", help="Due before TIME.")
