@@ -193,7 +193,9 @@ class Forecaster:
             if outcome.verdict in STARTING:
                 outcome.gone_first = evidence.gone_first
                 outcome.acknowledged = evidence.acknowledged
-        asks = self._request.instead or (self._request.instead_if_judged and self._teller.judges)
+        # What cannot be read is asked of the disk again by each choice, and a failing disk takes long to refuse.
+        is_short = self._teller.judges and not evidence.unread
+        asks = self._request.instead or (self._request.instead_if_judged and is_short)
         if asks and (found.worst.verdict in COSTS or found.worst.blocked_by is not None):
             found.instead = self._other_ways(found.worst)
         return found

@@ -119,6 +119,7 @@ VARIANTS = {
     # Rows in any format; these or metrics; a screen or a document; one of each store; that or metrics; verify; diff.
     "--format": 7,
     "--quiet": 2,  # verify: no screen either
+    "--group": 2,  # some; the one that pulls
     "--verbose": 2,  # verify: each finding
     "--output": 4,  # a file; the folder of an export; that of a new store, which a dry run goes without
     "--hash": 3,  # of all files, into the report; onto the page; of those that are brought, into the receipt
