@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.broker.acknowledged import Acknowledged
 from rmqinspect.forecast.document import document, listed_fields, starts
 from rmqinspect.forecast.instead import other_ways, remedied, without_files
 from rmqinspect.forecast.outcome import (
@@ -46,7 +47,8 @@ def test_every_field_is_listed_and_has_its_type() -> None:
     met = set()
     replica = InReplica("b", Counter({"TopicA": 140}), Counter({"TopicA": 5}))
     salvage = SalvagePrice("5.3.3", 0, 1, 200, 2, 0)
-    whole = Forecast([LOSES, SAFE], ways, replica=replica, salvage=salvage)
+    behind = Acknowledged(100, 3, {"TopicA": 3}, 1000, 2000, ("3 queue units",), may_be_copy=True)
+    whole = Forecast([replace(LOSES, acknowledged=behind), SAFE], ways, replica=replica, salvage=salvage)
     for made in (whole, Forecast([REFUSES], refused, unread=["config"])):
         for path, value in fields(document(made), _FREE):
             if path.startswith(("versions[].", "decisions[].inputs.")):
@@ -63,7 +65,7 @@ def test_every_field_is_listed_and_has_its_type() -> None:
 
 def test_the_document_is_that_of_the_worst_outcome_and_holds_all() -> None:
     told = document(Forecast([LOSES, SAFE]), timezone(timedelta(hours=8)))
-    assert list(told)[:4] == ["schema_version", "tool", "complete", "verdict"]
+    assert list(told)[:5] == ["schema_version", "tool", "complete", "do_first", "verdict"]
     assert told["complete"] is True
     assert told["rejected"]["rule"] == "body_crc"
     assert told["first_lost_timestamp"].endswith("+08:00")
