@@ -90,8 +90,11 @@ def fill_mend(name: str, stores: Sequence[str] = ()) -> str:
 def fill_do(template: str, file: str | None = None) -> str:
     """Return what a person has to do about a file, or without one in general; the file's name may hold braces."""
     if not file:
-        return template.format(file="the file", folder="its folder")
-    return template.format(file=file, folder=posixpath.dirname(file) or ".")
+        file, folder = "the file", "its folder"
+    else:
+        folder = posixpath.dirname(file) or "."
+    # Not `format`: names from the store stand in some templates, and may hold braces.
+    return template.replace("{folder}", folder).replace("{file}", file)
 
 
 def levels_up_to(level: str) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def test_every_field_is_listed_and_has_its_type() -> None:
     met = set()
     replica = InReplica("b", Counter({"TopicA": 140}), Counter({"TopicA": 5}))
     salvage = SalvagePrice("5.3.3", 0, 1, 200, 2, 0)
-    behind = Acknowledged(100, 3, {"TopicA": 3}, 1000, 2000, ("3 queue units",), may_be_copy=True)
+    behind = Acknowledged(100, 3, {}, 1000, 2000, ("3 queue units",), may_be_copy=True)
     whole = Forecast([replace(LOSES, acknowledged=behind), SAFE], ways, replica=replica, salvage=salvage)
     for made in (whole, Forecast([REFUSES], refused, unread=["config"])):
         for path, value in fields(document(made), _FREE):

@@ -68,8 +68,11 @@ def test_the_page_says_what_verify_and_forecast_say(run: Run, tmp_path: Path, na
         assert "The broker may be started." in answer
     else:
         assert "Do not start the broker yet" in answer
-    for way in [way for way in forecast["instead"] if way["better"]][:3]:
-        assert f"{way['way']} ({group_digits(way['lost_messages'])} message" in answer
+    better = [way for way in forecast["instead"] if way["better"]]
+    if better:
+        assert forecast["do_first"]["text"][1:] in answer
+    for way in better[1:4]:
+        assert f"{way['way']} ({way['loses']})" in answer
 
     (drawn,) = page.data
     kinds = [kind for kind, _ in drawn["kinds"]]
