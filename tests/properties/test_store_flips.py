@@ -83,7 +83,7 @@ CONFIGS = {
         "dataVersion": VERSION,
         "subscriptionGroupTable": {"group": {"groupName": "group", "consumeEnable": True, "retryQueueNums": 1}},
     },
-    "delayOffset.json": {"dataVersion": VERSION, "offsetTable": {"3": 1}},
+    "delayOffset.json": {"dataVersion": VERSION, "offsetTable": {"3": 0}},
 }
 
 
