@@ -227,10 +227,10 @@ CASES: tuple[Case, ...] = (
     ),
     (
         "2021-02-07 17:11:00 ERROR DiskCheckScheduledThread1 - Error when measuring disk space usage, file doesn't "
-        "exist on this path: /root/store/commitlog",
+        "exist on this path: /d/store/commitlog",
         "Error when measuring disk space usage",
         DEPENDS,
-        ["folder /root/store/commitlog", "storePathCommitLog", "not mounted"],
+        ["folder /d/store/commitlog", "storePathCommitLog", "not mounted"],
         ["force data to disk"],
     ),
     (
