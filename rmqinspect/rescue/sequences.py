@@ -10,8 +10,9 @@ Where a queue has no units (no queue files are left), nothing points at a record
     queue offset   0   1   2   9   4   6       9 is wrong, and what it was is not known: it is left aside
 
 What is wrong is what has to go so that the others ascend, and the least of it (the longest ascending row). A record of
-offset 0 begins a row anew, if the records behind it are below those before it: its topic was deleted, and made again. A
-last record alone does not, if a group has come further.
+offset 0 begins a row anew, if the records behind it are below those before it: its topic was deleted, and made again.
+It does not, if another queue of the topic goes on across it (`broker.former_topics`). A last record alone does not,
+either, if a group has come further, or if another queue has not begun anew: one number would take all its messages.
 
 A record that jumps ahead, and behind which all go on from there, is right: brokers skip offsets. Only a last record
 whose offset lies further ahead than records fit between is wrong, too.
@@ -21,7 +22,7 @@ Source: CommitLog.DefaultAppendMessageCallback#doAppend (prepared and rolled-bac
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -29,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rmqinspect.broker.former_topics import NO_END, Life, may_be_made_again
 from rmqinspect.codec.layout import span_of
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets, offsets_taken
@@ -124,9 +126,11 @@ def read_sequences(source: Source) -> Sequences:
             return found
         records[queue].append(one)
     reached = dict(consumed(source.store)) if records else {}
+    of_topic = _lives_of_topics(records)
     lives = {
-        queue: [_judge(life, queue, source.damaged, found) for life in _lives(some, reached.get(queue, 0))]
+        queue: [_judge(life, queue, source.damaged, found) for life in _cut(some, begins)]
         for queue, some in records.items()
+        for begins in [_begins(queue, some, reached.get(queue, 0), of_topic[queue[0]])]
     }
     _find_strays(lives, source.damaged, found)
     return found
@@ -159,14 +163,45 @@ def _records(store: Store, topics: Collection[str] | None) -> Iterator[tuple[Que
                 yield known[int(numbers[row])], _Record._make(values)
 
 
-def _lives(records: Sequence[_Record], reached: int) -> Iterator[list[_Record]]:
-    """Yield the records of a queue, cut where it begins anew; `reached`: the highest offset of its groups."""
+def _lives_of_topics(records: Mapping[Queue, Sequence[_Record]]) -> Mapping[str, list[Life]]:
+    """Return the lives of the queues of each topic."""
+    found: dict[str, list[Life]] = defaultdict(list)
+    for queue, some in records.items():
+        counted = [one for one in some if one.counts]
+        borders = [at for at in range(1, len(counted)) if counted[at].offset <= counted[at - 1].offset]
+        for start, end in pairwise([0, *borders, len(counted)]):
+            if start < end:
+                found[queue[0]].append(Life(queue, counted[start].place, counted[end - 1].place))
+    return found
+
+
+def _begins(queue: Queue, records: Sequence[_Record], reached: int, lives: Sequence[Life]) -> set[int]:
+    """Return the places where a queue begins anew.
+
+    `reached`: the highest offset of its groups. `lives`: of all queues of its topic.
+    """
     counted = [one for one in records if one.counts]
-    begins = {
-        one.place
-        for before, one, behind in zip(counted, counted[1:], [*counted[2:], None], strict=False)
-        if one.offset == 0 and (reached <= one.taken if behind is None else behind.offset <= before.offset)
-    }
+    begins = set()
+    for before, one, behind in zip(counted, counted[1:], [*counted[2:], None], strict=False):
+        if one.offset:
+            continue
+        if behind is None:
+            is_new = reached <= one.taken and may_be_made_again(queue, before.place, one.place, _present(lives))
+        else:
+            is_new = behind.offset <= before.offset and may_be_made_again(queue, before.place, one.place, lives)
+        if is_new:
+            begins.add(one.place)
+    return begins
+
+
+def _present(lives: Iterable[Life]) -> Iterator[Life]:
+    """Yield the last life of each queue, which is not over: it gets units."""
+    last = {one.queue: one for one in lives}
+    yield from (one._replace(high=NO_END) for one in last.values())
+
+
+def _cut(records: Sequence[_Record], begins: Collection[int]) -> Iterator[list[_Record]]:
+    """Yield the records of a queue, cut where it begins anew."""
     life: list[_Record] = []
     for one in records:
         if one.place in begins:

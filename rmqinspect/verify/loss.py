@@ -25,6 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rmqinspect.broker.former_topics import former_until
 from rmqinspect.broker.gone import TOPICS, gone_config
 from rmqinspect.broker.lost_topics import always_exists
 from rmqinspect.config.json_files import read_config
@@ -34,7 +35,6 @@ from rmqinspect.text import count, describe_duration, group_digits
 from rmqinspect.topics import LMQ_PREFIX
 from rmqinspect.verify.codes import BEFORE_START, COPY_AGAIN, FIND_LOG, GAPS, NO_MEND
 from rmqinspect.verify.findings import Finding, place_in_log
-from rmqinspect.verify.former_topics import former_until
 from rmqinspect.verify.index_join import ENTRIES, IndexResult, MissingKeys
 from rmqinspect.verify.plan import QueueName
 from rmqinspect.verify.pointers import INSIDE, OUTSIDE, Dangling, capped_dangling

@@ -5,14 +5,12 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from rmqinspect.consumequeue.units import messages_in
 from rmqinspect.rescue.units import are_likely
 from rmqinspect.store.discover import open_store
 from tests.rescue.test_salvage import salvage, sound_records
 from tests.support.samples import sample
-from tests.support.truths import records_of
 
 TOPIC = "TopicA"
 
@@ -76,28 +74,6 @@ def test_a_queue_of_a_log_that_begins_at_0_begins_at_0(tmp_path: Path) -> None:
     made, _ = salvage(tmp_path / "new", store)
     assert made.holds
     assert offsets(tmp_path / "new") == list(range(count))
-
-
-@pytest.mark.parametrize(("group", "is_new"), [(None, True), (1, True), (2, False)])
-def test_a_last_offset_of_0_is_no_new_beginning_if_a_group_has_come_further(
-    group: int | None, is_new: bool, tmp_path: Path
-) -> None:
-    """Nothing else tells a topic that was made again from a QUEUEOFFSET that was zeroed."""
-    store, _ = without_queues(tmp_path, 0, first=False)
-    messages = [one for record in records_of(store) for one, _ in record.messages]
-    places = [one.physical_offset for one in messages if (one.topic, one.queue_id) == (TOPIC, 0)]
-    segment = open_store([str(store)]).segment_at(places[-1])
-    assert segment is not None
-    raw = bytearray(Path(segment.path).read_bytes())
-    raw[places[-1] - segment.base + 20 : places[-1] - segment.base + 28] = bytes(8)
-    Path(segment.path).write_bytes(raw)
-    (store / "config").mkdir(exist_ok=True)
-    groups = {} if group is None else {f"{TOPIC}@g": {"0": group}}
-    (store / "config/consumerOffset.json").write_text(json.dumps({"offsetTable": groups}))
-    made, records = salvage(tmp_path / "new", store)
-    assert made.holds
-    assert (offsets(tmp_path / "new") == [0]) is is_new
-    assert (places[-1] in records) is is_new
 
 
 def test_likely_units() -> None:
