@@ -92,7 +92,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | who ran it, where and with what: the end of every document | `system/run.py` |
 | how a file of the evidence is opened, and keeps its access time | `system/filesystem.py` |
 | what a stranger can check of an answer | `find/evidence.py`, `find/evidence_document.py` |
-| the verdict of a start | `forecast/versions.py`; its words: `forecast/outcome.py` |
+| the verdict of a start | `forecast/versions.py`; its words: `forecast/words.py` |
 | where a rescued store grows, and how it appears | `rescue/new_store.py` |
 | queues, index and checkpoint written from a log | `rescue/rebuild.py` |
 | the log of several sources as one; what is sound of it | `rescue/sources.py`, `rescue/log_plan.py` |

@@ -28,15 +28,8 @@ from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.cli.verbs.forecast import ForecastArguments
 from rmqinspect.commands import SALVAGE, fill_command, quote_path
 from rmqinspect.errors import NotAStore, Refused, Unreadable
-from rmqinspect.forecast.outcome import (
-    Decision,
-    Forecast,
-    InReplica,
-    Outcome,
-    SalvagePrice,
-    Verdict,
-    span_of,
-)
+from rmqinspect.forecast.outcome import Decision, Forecast, InReplica, Outcome, SalvagePrice, Verdict
+from rmqinspect.forecast.words import span_of
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import METRICS_HEAD
 from rmqinspect.system.run import with_run

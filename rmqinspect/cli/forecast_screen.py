@@ -32,6 +32,8 @@ from rmqinspect.forecast.outcome import (
     QueueOutcome,
     SalvagePrice,
     Verdict,
+)
+from rmqinspect.forecast.words import (
     already_lost,
     group_words,
     healed_words,

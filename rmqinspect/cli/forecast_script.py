@@ -19,15 +19,8 @@ from typing import NamedTuple
 
 from rmqinspect.commands import quote, quote_path
 from rmqinspect.errors import BadOption, Unreadable
-from rmqinspect.forecast.outcome import (
-    STARTING,
-    Forecast,
-    Outcome,
-    Verdict,
-    outcome_words,
-    span_of,
-    unit_words,
-)
+from rmqinspect.forecast.outcome import STARTING, Forecast, Outcome, Verdict
+from rmqinspect.forecast.words import outcome_words, span_of, unit_words
 from rmqinspect.store.model import Store
 from rmqinspect.system import uri
 from rmqinspect.text import count, escape, name_text

@@ -22,17 +22,8 @@ from typing import Annotated, Final
 
 from rmqinspect.commands import FORECAST, REBUILD_STORE, SALVAGE, SAVE, fill_command
 from rmqinspect.document import Part, means
-from rmqinspect.forecast.outcome import (
-    LOOK_FOR,
-    REBUILD,
-    Alternative,
-    Forecast,
-    Outcome,
-    Verdict,
-    already_lost,
-    is_uncounted,
-    loss_words,
-)
+from rmqinspect.forecast.outcome import REBUILD, Alternative, Forecast, Outcome, Verdict
+from rmqinspect.forecast.words import LOOK_FOR, already_lost, is_uncounted, loss_words
 
 
 class Action(StrEnum):

@@ -21,8 +21,8 @@ from rmqinspect.forecast.outcome import (
     Rejected,
     SetBack,
     Verdict,
-    already_lost,
 )
+from rmqinspect.forecast.words import already_lost
 from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name
 

@@ -25,12 +25,13 @@ from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
 from rmqinspect.forecast.log_records import LogRecords
-from rmqinspect.forecast.outcome import LOOK_FOR, Forecast, LostQueue, Outcome, Verdict
+from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict
 from rmqinspect.forecast.queue import BATCH, UNITS
 from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import ConfigCopies, Settings, as_read_by, settings_of
+from rmqinspect.forecast.words import LOOK_FOR
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, last_half, last_indexed, unread_databases
 from rmqinspect.store.model import Segment, Store

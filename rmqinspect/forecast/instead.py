@@ -44,10 +44,10 @@ from rmqinspect.forecast.outcome import (
     SetBack,
     Verdict,
     price,
-    span_of,
 )
 from rmqinspect.forecast.queue import SIMPLE
 from rmqinspect.forecast.settings import fitting_lines, spelled
+from rmqinspect.forecast.words import span_of
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file

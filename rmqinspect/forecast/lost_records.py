@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.evidence import Announce, of_parts
-from rmqinspect.forecast.outcome import Outcome, Verdict, outcome_words, verdict_line
+from rmqinspect.forecast.outcome import Outcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.forecast.words import outcome_words, verdict_line
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.lost_records import AskedStart, LostRecords

@@ -12,15 +12,7 @@ Source: `rmqinspect.rescue`.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from rmqinspect.forecast.outcome import (
-    REBUILD,
-    SALVAGE,
-    Alternative,
-    Losses,
-    Outcome,
-    QueueOutcome,
-    Verdict,
-)
+from rmqinspect.forecast.outcome import REBUILD, SALVAGE, Alternative, Losses, Outcome, QueueOutcome, Verdict
 
 NoteGroups = Callable[[Outcome], None]
 """Notes what a start means to groups, by the queues of its outcome."""

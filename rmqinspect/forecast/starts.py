@@ -15,8 +15,9 @@ from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.document import is_told, starts
 from rmqinspect.forecast.evidence import of_parts
-from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict, already_lost
+from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.forecast.words import already_lost
 from rmqinspect.store.model import Store
 from rmqinspect.tables.table import (
     ALL_DATABASES,

@@ -2,41 +2,26 @@
 
 A walk is made for each era of the releases asked for; all of them share what is read. Neighbouring eras whose outcomes
 are the same become one. What is lost is counted once for each end of the log that a walk comes to.
-
-What a start means to consumer groups: it changes how far queues reach, and leaves the offsets of groups as they are.
-
-    queue     |#######|.......lost.......|
-              min     new maximum
-    group                        ^ offset   the lost messages behind it were not consumed by it
-                      <- skipped ->         new messages take these queue offsets
-
-A group whose offset lies beyond the maximum is told another one when it asks: the maximum, so that it misses what was
-written before it asked; up to 4.9.3 the beginning of a queue whose minimum is 0. Once the queue has grown beyond the
-offset, it goes on there, and has skipped all up to it.
-
-Source: ConsumerOffsetManager, PullMessageProcessor, DefaultMessageStore#getMessage; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
-from operator import attrgetter
 
 import numpy as np
 
 from rmqinspect.broker.consumer_queue import ConsumerLog, open_queue
 from rmqinspect.broker.drain import alike, drain
 from rmqinspect.broker.eras import Era, rules_of_start
-from rmqinspect.broker.pull import following_offset
 from rmqinspect.broker.version_estimate import RELEASES, estimate
 from rmqinspect.broker.version_evidence import OtherWriter, gather, names_in, other_writer
 from rmqinspect.commitlog.missing import missing_in
-from rmqinspect.config.json_files import ConsumerOffset
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.evidence import Announce, Evidence
 from rmqinspect.forecast.fed_scan import FedScan
+from rmqinspect.forecast.group_starts import note_groups
 from rmqinspect.forecast.instead import other_ways, remedied, same_answer
 from rmqinspect.forecast.log_records import JUDGED, LogRecords, log_size
 from rmqinspect.forecast.losses import LossCounter, LossFold, count_named, given_up, units_given_up
@@ -46,73 +31,29 @@ from rmqinspect.forecast.outcome import (
     STARTING,
     Alternative,
     Forecast,
-    GroupBeyond,
-    GroupStart,
     Outcome,
-    QueueOutcome,
     Remedy,
     Verdict,
     note_unread,
 )
 from rmqinspect.forecast.reach import Judge, Reach
 from rmqinspect.forecast.repairs import repairs
+from rmqinspect.forecast.verdicts import (
+    doubled_files,
+    note_given_twice,
+    note_gone,
+    note_lost_queues,
+    note_proofs,
+    note_units,
+    verdict_of,
+)
 from rmqinspect.forecast.walk import Start, Walks
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import lock_holder, running_broker
-from rmqinspect.text import count, text_of
 from rmqinspect.topics import is_system_topic
 
-
-def note_groups(outcome: Outcome, evidence: Evidence) -> None:
-    """Note what a start means to the groups of a store.
-
-    A queue that is not there is made when it is asked for, and begins at 0; not that of a topic that was deleted.
-    """
-    queues = {
-        (lost[:2]): QueueOutcome(*lost[:2], 0, 0, 0, 0, given_twice=lost.given_twice) for lost in outcome.lost_queues
-    }
-    queues |= {(queue.topic, queue.queue_id): queue for queue in outcome.queues}
-    met = [
-        (entry, queues.get(name) or QueueOutcome(*name, 0, 0, 0, 0))
-        for entry in evidence.group_offsets
-        if (name := (entry.topic, entry.queue_id)) in queues or (entry.offset > 0 and entry.topic in evidence.topics)
-    ]
-    outcome.groups_beyond = sorted(
-        GroupBeyond(entry.group, entry.topic, entry.queue_id, entry.offset, queue.max_after)
-        for entry, queue in met
-        if entry.offset > queue.max_after
-    )
-    runs = groupby(met, key=lambda one: one[0].group)  # offsets come by group
-    groups = (_group(outcome.release, group, tuple(run)) for group, run in runs)
-    touched = [group for group in groups if group.queues]
-    outcome.groups = sorted(touched, key=attrgetter("unconsumed", "skips", "again"), reverse=True)
-
-
-def _group(release: str, group: str, met: Sequence[tuple[ConsumerOffset, QueueOutcome]]) -> GroupStart:
-    """Return the sums over the queues of one group."""
-    numbers = {(queue.topic, queue.queue_id): _in_queue(release, entry.offset, queue) for entry, queue in met}
-    touched = {name: of_queue for name, of_queue in numbers.items() if any(of_queue)}
-    unconsumed, skips, again = (sum(of_queue[at] for of_queue in touched.values()) for at in range(3))
-    return GroupStart(group, tuple(sorted(touched)), unconsumed, skips, again)
-
-
-def _in_queue(release: str, offset: int, queue: QueueOutcome) -> tuple[int, int, int]:
-    """Return how many messages of a queue are gone unconsumed, how many new ones are skipped, how many come again."""
-    low, high = queue.min_after, queue.max_after
-    first, end = max(offset, queue.min_before), max(queue.max_before, high + queue.given_twice)
-    unconsumed = max(0, end - max(first, high)) + max(0, min(low, end) - first) * (low > queue.min_before)
-    again = high - following_offset(offset, low, high, release)
-    return unconsumed, max(0, offset - high), max(0, again) if offset > high else 0
-
-
-_SERVES_NOTHING = (
-    "no queue{} leads to what the log holds: consumers get none of it, and queue offsets begin at 0 again; after an "
-    "unclean exit (with a file abort) a start makes queues of the part of the log that it scans"
-)
 _OTHERS = ("other topic", "no topic")  # kinds of `broker.drain.Wrong`: the message of another place
 _TOGETHER = 6  # walks side by side: each keeps some 20 MB of units that it has written
-_CHECKPOINT_TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
-_LOG_ELSEWHERE = "the log is not here: if it lies in another folder (storePathCommitLog), give that one, too"
 
 _AS_COPIED = (
     "a second broker cuts the log and deletes files in its recovery, before it finds the lock taken; what a start does "
@@ -322,7 +263,7 @@ class Teller:
                 fold.join(part)
             outcome.losses = fold.losses()
             count_named(store, outcome.queues, fold.gaps, outcome.losses, self._evidence.unread)
-            _note_given_twice(outcome, fold)
+            note_given_twice(outcome, fold)
         cuts = bool(outcome.losses.messages) if self._counts else self._loses_any(outcome)
         outcome.cuts_records = cuts
         outcome.doubled = doubled_files(store, outcome.segments_after)
@@ -331,18 +272,13 @@ class Teller:
             self._note_reach(outcome)
         elif self._store is not store:
             outcome.unreachable += units_given_up(self._store, store, outcome, self._evidence.unread)
-        _note_units(outcome)
+        note_units(outcome)
         if self._counts or not cuts:
-            _note_gone(outcome)
+            note_gone(outcome)
         outcome.holes = [(hole.start, hole.end) for hole in missing_in(self._evidence.store)]
         outcome.lost_queues = self._evidence.lost_queues(outcome)
-        _note_lost_queues(outcome)
-        outcome.proofs = list(_proofs(outcome, self._evidence, cuts_records=cuts))
-        if outcome.min_offset < 0 and outcome.proofs and not cuts:
-            outcome.notes.append(_LOG_ELSEWHERE)
-        if outcome.proofs and 0 <= outcome.min_offset < outcome.end_offset:
-            which = "" if _serves_nothing(outcome) else " of consumequeue"
-            outcome.notes.append(_SERVES_NOTHING.format(which))
+        note_lost_queues(outcome)
+        note_proofs(outcome, self._evidence, cuts_records=cuts)
         note_groups(outcome, self._evidence)
         outcome.verdict = verdict_of(outcome, cuts_records=cuts)
         return outcome
@@ -418,108 +354,3 @@ class Teller:
             if losses.messages:
                 return True
         return False
-
-
-def verdict_of(outcome: Outcome, *, cuts_records: bool) -> Verdict:
-    """Return the verdict of a start from what it does; `cuts_records`: records lie behind the new end of the log."""
-    if outcome.unknown is not None:
-        return Verdict.UNKNOWN
-    if outcome.refusal is not None:
-        return Verdict.REFUSES
-    if outcome.proofs:
-        return Verdict.EMPTY
-    loses = (
-        cuts_records,
-        outcome.not_received,
-        outcome.skipped,
-        outcome.loses_unknown,
-        outcome.unread,
-        outcome.doubled,
-    )
-    return Verdict.LOSES if any(loses) else Verdict.SAFE
-
-
-def doubled_files(store: Store, bases: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of segments that begin where another one does, if all of them stay.
-
-    A broker finds the file of an offset by counting from the first one. Where the last file is there twice it writes
-    into one and dispatches from the other: measured with 4.9.7 and 5.3.3, new messages get no queue unit.
-
-    Source: MappedFileQueue#findMappedFileByOffset, DefaultMessageStore.ReputMessageService#doReput.
-    """
-    twice = {base for base, number in Counter(bases).items() if number > 1}
-    return tuple(segment.name for segment in store.segments if segment.base in twice)
-
-
-def _proofs(outcome: Outcome, evidence: Evidence, *, cuts_records: bool) -> Iterator[str]:
-    """Yield what proves a log, or queues, that the broker begins without; nothing where it has them.
-
-    Queues that are left beside those that are gone lead to none of what a sample of the log holds, or are batch queues.
-    A log of one empty segment may have lost all others to retention: only units that point into it prove more.
-    """
-    units = outcome.losses.units
-    if _serves_nothing(outcome):
-        yield f"{count(outcome.end_offset - outcome.min_offset, 'byte')} of log"
-    elif outcome.min_offset >= 0:
-        if outcome.min_offset < outcome.end_offset and evidence.none_leads(outcome):
-            yield f"records of {count(len(outcome.lost_queues), 'queue')}"
-        elif outcome.min_offset == outcome.end_offset and units and not cuts_records:
-            yield count(units, "queue unit")
-    else:
-        index_files = len(outcome.index_files_after) + len(outcome.deleted_index_files)
-        units = units or sum(queue.max_before - queue.min_before for queue in outcome.queues)
-        groups = {entry.group for entry in evidence.group_offsets if entry.offset > 0}
-        for number, what in (
-            (len(evidence.store.segments) * cuts_records, "segment"),
-            (units, "queue unit"),
-            (index_files, "index file"),
-            (len(groups), "consumer group"),
-        ):
-            if number:
-                yield count(number, what)
-        if any(evidence.checkpoint.get(name, 0) > 0 for name in _CHECKPOINT_TIMES):
-            yield "the checkpoint"
-
-
-def _serves_nothing(outcome: Outcome) -> bool:
-    """Whether the log holds something, and no queue leads to it."""
-    return 0 <= outcome.min_offset < outcome.end_offset and all(
-        queue.min_after >= queue.max_after for queue in outcome.queues
-    )
-
-
-def _note_gone(outcome: Outcome) -> None:
-    """Note which cut units lead to no record now, and which deleted segments hold none; `losses` are counted.
-
-    A unit that is put at another queue offset is cut and added.
-    """
-    losses = outcome.losses
-    put_again = sum(min(queue.cut, queue.added) for queue in outcome.queues)
-    if outcome.min_offset >= 0:
-        outcome.units_without_record = max(0, losses.units - losses.messages - outcome.unreachable - put_again)
-    if outcome.rejected is None:
-        outcome.empty_segments = [base for base in outcome.deleted_segments if base >= (losses.end or 0)]
-
-
-def _note_units(outcome: Outcome) -> None:
-    """Note how many units are cut off, in all and by topic."""
-    losses = outcome.losses
-    for queue in outcome.queues:
-        if queue.cut:
-            losses.units += queue.cut
-            losses.units_by_topic[queue.topic] = losses.units_by_topic.get(queue.topic, 0) + queue.cut
-
-
-def _note_given_twice(outcome: Outcome, fold: LossFold) -> None:
-    """Note for each queue how many offsets that are taken the broker gives out again."""
-    taken = {(text_of(topic), queue_id): offset for (topic, queue_id), offset in fold.next_offsets.items()}
-    for queue in outcome.queues:
-        highest = max(queue.max_before, taken.get((queue.topic, queue.queue_id), 0))
-        queue.given_twice = max(0, highest - queue.max_after)
-
-
-def _note_lost_queues(outcome: Outcome) -> None:
-    """Note for each queue whose end is lost how many offsets of its records the broker gives out again."""
-    lost = {queue[:2]: queue.given_twice for queue in outcome.lost_queues}
-    for queue in outcome.queues:
-        queue.given_twice = max(queue.given_twice, lost.get((queue.topic, queue.queue_id), 0))

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from rmqinspect.commands import FORECAST, REBUILD_STORE, SALVAGE, SAVE, VERIFY, fill_command
 from rmqinspect.forecast.advice import COMMANDS, Action
-from rmqinspect.forecast.outcome import NOT_COUNTED, Verdict
+from rmqinspect.forecast.outcome import Verdict
+from rmqinspect.forecast.words import NOT_COUNTED
 from rmqinspect.page.words import amount, grouped, list_some, moment, short, sized
 from rmqinspect.system.uri import is_remote
 from rmqinspect.verify.codes import BY_CODE, GAPS

@@ -28,7 +28,7 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.config.json_files import read_config
 from rmqinspect.document import as_object
 from rmqinspect.errors import NotAStore, Refused
-from rmqinspect.forecast.outcome import verdict_line
+from rmqinspect.forecast.words import verdict_line
 from rmqinspect.rescue import salvage_receipt as document
 from rmqinspect.rescue.aside import write_aside
 from rmqinspect.rescue.bridge import LARGEST, bridge

@@ -13,12 +13,10 @@ from rmqinspect.document import Part, means
 from rmqinspect.forecast.advice import Action, FirstStep, first_step
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.document import outcome_document
-from rmqinspect.forecast.outcome import (
-    COSTS,
+from rmqinspect.forecast.outcome import COSTS, Forecast, Outcome, Verdict
+from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.forecast.words import (
     NOT_COUNTED,
-    Forecast,
-    Outcome,
-    Verdict,
     already_lost,
     consumer_words,
     deleted_words,
@@ -29,7 +27,6 @@ from rmqinspect.forecast.outcome import (
     reach_words,
     span_of,
 )
-from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.model import Store
 from rmqinspect.text import count, group_digits
 

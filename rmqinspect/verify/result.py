@@ -9,7 +9,8 @@ from rmqinspect import notebook
 from rmqinspect.broker.version_estimate import VersionEstimate
 from rmqinspect.choices import DEFAULT_LEVEL
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.forecast.outcome import Forecast, verdict_line
+from rmqinspect.forecast.outcome import Forecast
+from rmqinspect.forecast.words import verdict_line
 from rmqinspect.store.model import Store
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import LogFold

@@ -23,9 +23,9 @@ from rmqinspect.forecast.outcome import (
     SalvagePrice,
     SetBack,
     Verdict,
-    verdict_line,
 )
 from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.forecast.words import verdict_line
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import open_file
 from tests.support.documents import fields

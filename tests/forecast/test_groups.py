@@ -11,18 +11,9 @@ import pytest
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.pull import NO_MESSAGE_IN_QUEUE, OFFSET_OVERFLOW_BADLY, OFFSET_TOO_SMALL, following_offset
 from rmqinspect.broker.version_estimate import RELEASES
-from rmqinspect.forecast.outcome import (
-    LOOK_FOR,
-    GroupStart,
-    Outcome,
-    Verdict,
-    already_lost,
-    group_words,
-    outcome_words,
-    reach_words,
-    unit_words,
-)
+from rmqinspect.forecast.outcome import GroupStart, Outcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.forecast.words import LOOK_FOR, already_lost, group_words, outcome_words, reach_words, unit_words
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
 from tests.support.pull_answers import pull_answers

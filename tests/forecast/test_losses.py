@@ -10,8 +10,9 @@ import pytest
 
 from rmqinspect.forecast.instead import without_files
 from rmqinspect.forecast.losses import LossCounter, count_named, units_given_up
-from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, Verdict, already_lost
+from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.forecast.words import already_lost
 from rmqinspect.schemas.message import MAGIC_BLANK
 from rmqinspect.store.discover import open_store
 from tests.broker.damages import change_file, set_field, swap_files

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from rmqinspect.forecast.document import document
-from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict, already_lost
+from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.forecast.words import already_lost
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
 from tests.support.broker_answers import differences, recorded_answer

@@ -8,8 +8,9 @@ import pytest
 from rmqinspect.document import as_object
 from rmqinspect.forecast.advice import Action
 from rmqinspect.forecast.document import document
-from rmqinspect.forecast.outcome import LOOK_FOR, Verdict
+from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
+from rmqinspect.forecast.words import LOOK_FOR
 from rmqinspect.page.story import Story, tell
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.report import report_of

@@ -4,17 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rmqinspect.forecast.outcome import (
-    LOOK_FOR,
-    Forecast,
-    GroupStart,
-    Losses,
-    Outcome,
-    QueueOutcome,
-    Refusal,
-    Rejected,
-    Verdict,
-)
+from rmqinspect.forecast.outcome import Forecast, GroupStart, Losses, Outcome, QueueOutcome, Refusal, Rejected, Verdict
+from rmqinspect.forecast.words import LOOK_FOR
 from rmqinspect.store.discover import open_store
 from rmqinspect.verify.next_start import VERSION_FIELDS, start_document, start_lines, start_words
 from rmqinspect.verify.result import VerifyOptions
