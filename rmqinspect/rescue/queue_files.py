@@ -14,7 +14,7 @@ What a broker does with an offset that it does not expect, and what is done here
     as expected       appends the unit                         the same
     lower             leaves it out                            the same, but for 0
     0, not the first  appends it: all that follow are left     the queue begins anew: its topic was deleted, and
-                      out, or stand in the wrong place         made again
+                      out, or stand in the wrong place         made again; its other queues begin anew, or are gone
     higher            appends it: all units from there on      the offsets between get copies of the unit
                       stand in the wrong place
 
@@ -145,6 +145,9 @@ class QueueFiles:
         self._lost = lost
         self._ext_size = ext_size
         self._last: dict[Queue, Units] = {}  # the newest unit of each queue
+        self._begun: dict[Queue, int] = {}  # where the first record of each queue is, physical offset
+        self._ended: dict[Queue, int] = {}  # of those that began anew, where the last record of before is
+        self.former: dict[Queue, int] = {}  # queues that went with their topic, and how many records they had
         self._ext_units: dict[Queue, int] = {}
 
     def add(self, queue: Queue, offsets: Ints, units: Units, times: Ints, *, with_ext: bool = True) -> None:
@@ -186,6 +189,7 @@ class QueueFiles:
         written = self.written.get(queue)
         if written is not None and offset == 0 < written.end:
             self._restart(queue)
+            self._begun[queue] = int(units["physical_offset"][0])
         elif written is not None and offset < written.end:
             known = min(len(units), written.end - offset)
             written.left_out += known
@@ -203,6 +207,7 @@ class QueueFiles:
                 # Filler would lead to the log's first byte: a broker takes it for a message that was removed.
                 first = 0 if offset <= min(self.most_lost, _LARGEST_HOLE) else first
             written = self.written[queue] = QueueWritten(first, first)
+            self._begun[queue] = int(units["physical_offset"][0])
             self._begin(queue, first)
         self._copy(queue, written, units[:1], offset)
         self._write(queue, offset, units)
@@ -227,6 +232,7 @@ class QueueFiles:
 
     def _restart(self, queue: Queue) -> None:
         written = self.written[queue]
+        self._ended[queue] = int(self._last[queue]["physical_offset"][0])
         self._delete(queue)
         restarts, left_out = written.restarts + 1, written.left_out + written.end - written.first
         self.written[queue] = QueueWritten(0, 0, 0, left_out, restarts)
@@ -234,6 +240,22 @@ class QueueFiles:
     def _delete(self, queue: Queue) -> None:
         with as_refusal(self.path_of(queue), "deleted"):
             shutil.rmtree(self.path_of(queue))
+
+    def drop_former(self) -> None:
+        """Take away queues that went with their topic, and have had no record since.
+
+        One record at offset 0 does not tell of a present life: it may be wrong, and the others would be lost for it.
+        """
+        ends: dict[str, tuple[int, int]] = {}  # of the topic's former life: its last known record, and the next one
+        for queue, last_old in self._ended.items():
+            if self.written[queue].end > 1:
+                ends[queue[0]] = max((last_old, self._begun[queue]), ends.get(queue[0], (0, 0)))
+        for queue in [queue for queue in self.written if queue[0] in ends]:
+            last_old, begun = ends[queue[0]]
+            if self._begun[queue] <= last_old and int(self._last[queue]["physical_offset"][0]) < begun:
+                self._delete(queue)
+                written = self.written.pop(queue)
+                self.former[queue] = written.end - written.first
 
     def finish(self) -> None:
         """Write the copies behind the last records."""

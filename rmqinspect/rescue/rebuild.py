@@ -356,6 +356,7 @@ class _Writer:
     def finish(self) -> Rebuilt:
         """Write what is known at the end of the log only, and return what was written."""
         rebuilt = self._rebuilt
+        self._queues.drop_former()
         for queue, one in self._vacant.items() if QUEUES in self.plan.what else ():
             if queue not in self._queues.written and queue not in self._batches.written and may_be_folder(queue[0]):
                 files = self._batches if queue[0] in self.plan.batch_topics else self._queues
@@ -399,6 +400,9 @@ class _Writer:
     def _notes(self) -> Iterator[str]:
         for topic in sorted(self._no_folders):
             yield f"a queue of {escape(topic)!r} gets no units: no folder has such a name"
+        for (topic, queue_id), number in sorted(self._queues.former.items()):
+            what = f"{count(number, 'record')} of before its topic was made again"
+            yield f"{escape(topic)} queue {queue_id}: {what}, and none since: the queue is gone, as brokers leave it"
         for (topic, queue_id), written in sorted(self._rebuilt.queues.items()):
             name = f"{escape(topic)} queue {queue_id}"
             if written.restarts:

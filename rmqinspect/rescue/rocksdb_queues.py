@@ -21,7 +21,7 @@ import numpy as np
 from rmqinspect.codec.arrays import Ints, Units
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import NotInstalled, Refused
-from rmqinspect.rescue.queue_files import Queue, QueueFiles, QueueWritten
+from rmqinspect.rescue.queue_files import Queue, QueueFiles
 from rmqinspect.rocksdb.unpack import INSTALL
 from rmqinspect.schemas import rocksdb as layouts
 from rmqinspect.system.uri import shown
@@ -75,12 +75,10 @@ class RocksdbQueues(QueueFiles):
         self._ask(self._database.write, batch)
         self._newest = max(self._newest, int((units["physical_offset"] + units["size"]).max()))
 
-    def _restart(self, queue: Queue) -> None:
+    def _delete(self, queue: Queue) -> None:
         written = self.written[queue]
         first, end = _keys(queue, written.first, 1), _keys(queue, written.end, 1)
         self._ask(self._database.delete_range, first, end)
-        left_out = written.left_out + written.end - written.first
-        self.written[queue] = QueueWritten(0, 0, 0, left_out, written.restarts + 1)
 
     def finish(self) -> None:
         """Write the copies behind the last records, and where the queues begin and end."""

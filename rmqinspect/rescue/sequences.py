@@ -11,8 +11,8 @@ Where a queue has no units (no queue files are left), nothing points at a record
 
 What is wrong is what has to go so that the others ascend, and the least of it (the longest ascending row). A record of
 offset 0 begins a row anew, if the records behind it are below those before it: its topic was deleted, and made again.
-It does not, if another queue of the topic goes on across it (`broker.former_topics`). A last record alone does not,
-either, if a group has come further, or if another queue has not begun anew: one number would take all its messages.
+It does not, if another queue of the topic goes on across it (`broker.former_topics`). A record alone does not, either,
+if a group has come further, or if another queue has not begun anew: one number would take all its messages.
 
 A record that jumps ahead, and behind which all go on from there, is right: brokers skip offsets. Only a last record
 whose offset lies further ahead than records fit between is wrong, too.
@@ -185,7 +185,7 @@ def _begins(queue: Queue, records: Sequence[_Record], reached: int, lives: Seque
     for before, one, behind in zip(counted, counted[1:], [*counted[2:], None], strict=False):
         if one.offset:
             continue
-        if behind is None:
+        if behind is None or behind.offset == 0:
             is_new = reached <= one.taken and may_be_made_again(queue, before.place, one.place, _present(lives))
         else:
             is_new = behind.offset <= before.offset and may_be_made_again(queue, before.place, one.place, lives)

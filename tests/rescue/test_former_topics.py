@@ -56,6 +56,9 @@ class Case(NamedTuple):
 CASES = {
     "made again": Case("0101 0101", {0: 2, 1: 2}),
     "made again, more queues": Case("00 0101", {0: 2, 1: 2}),
+    "made again, two queues have had no message since": Case("0101230 00", {0: 2}),
+    "made again, the first queue gets one message": Case("0101 011", {0: 1, 1: 2}),
+    "made again twice": Case("010123 001 00", {0: 2, 1: 1}),
     "made again, one queue": Case("0000 0", {0: 1}),
     "made again, and a group has begun": Case("0000 0", {0: 1}, group=1),
     "one message, a group has come further": Case("0000 0", {0: 4}, aside=1, group=4),
