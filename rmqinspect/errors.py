@@ -57,6 +57,10 @@ class NothingFound(RmqinspectError):
     """The requested offset or topic does not exist."""
 
 
+class RecordLost(NothingFound):
+    """The requested record was, or may have been, in what is damaged or gone: no proof that it never arrived."""
+
+
 class BadOption(RmqinspectError):
     """An unknown option, or an invalid value of one."""
 

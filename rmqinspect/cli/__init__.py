@@ -78,10 +78,10 @@ MEANINGS = {
     ExitStatus.BUG: "a bug in rmqinspect; the message asks for a report",
     ExitStatus.USAGE: "wrong usage",
     ExitStatus.DAMAGE: "damage or an inconsistency; `decode`, `export`: in the selected range, a row whose status is"
-    " not ok, or missing records; `find`: a hit whose status is not ok; `groups`: an offset beyond its queue; `diff`,"
-    " `verify --against`: different; `forecast`: the start loses data or begins empty, or the broker does not start;"
-    " `rebuild`: the log is damaged, or the new store would not be whole; `salvage`: that, or something was lost or"
-    " left aside",
+    " not ok, or missing records; `find`, `show`: a hit whose status is not ok, or no hit where damage has, or may"
+    " have, the record; `groups`: an offset beyond its queue; `diff`, `verify --against`: different;"
+    " `forecast`: the start loses data or begins empty, or the broker does not start; `rebuild`: the log is damaged,"
+    " or the new store would not be whole; `salvage`: that, or something was lost or left aside",
     ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
     " I/O error; stderr is full; `forecast`: cannot tell, or a broker runs on the store",
     ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",
@@ -100,6 +100,7 @@ _OF_ERRORS: dict[type[RmqinspectError], ExitStatus] = {
     errors.BadRecord: ExitStatus.DAMAGE,
     errors.DamageFound: ExitStatus.DAMAGE,
     errors.NothingFound: ExitStatus.NOTHING_FOUND,
+    errors.RecordLost: ExitStatus.DAMAGE,
     errors.BadOption: ExitStatus.USAGE,
     errors.NotInstalled: ExitStatus.USAGE,
     errors.Refused: ExitStatus.REFUSED,

@@ -53,7 +53,7 @@ def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selec
     from rmqinspect.cli.find_screen import Lives, open_sink
     from rmqinspect.export.request import filters
     from rmqinspect.find.evidence import Hits, evidence_of
-    from rmqinspect.find.finding import Finding
+    from rmqinspect.find.finding import Finding, answers
     from rmqinspect.tables.log import MESSAGES_TABLE
 
     plan = make_plan(stores, MESSAGES_TABLE, arguments, selection, format_)
@@ -102,7 +102,8 @@ def _find(arguments: FindArguments, stores: "Sequence[Store]", selection: "Selec
             unread = unread or [line for one in written.stores for line in one.unread]
             digest = write_document(with_run(as_object(written)), arguments.evidence, session.evidence)
             progress.remark(f"{arguments.evidence}  sha256 {digest}")
-    return exit_status(arguments.fail_on, damaged=finding.bad_hits, unread=unread, missed=finding.unanswered)
+    damaged = finding.bad_hits or finding.is_cut_short or any(miss.is_lost for miss in answers(misses))
+    return exit_status(arguments.fail_on, damaged=damaged, unread=unread, missed=finding.unanswered)
 
 
 def _targets(plan: RowsPlan, session: Session) -> "Iterator[Target]":
@@ -133,6 +134,8 @@ def _targets(plan: RowsPlan, session: Session) -> "Iterator[Target]":
 
 def _remarks(finding: "Finding", plan: RowsPlan) -> Iterator[str]:
     """Yield the way taken in each store, and what a reader of the hits should know."""
+    from rmqinspect.cli.find_screen import describe_gaps
+
     several = len(plan.reads) > 1
     for read in plan.reads:
         yield from (f"{read.store.name}: {remark}" if several else remark for remark in read.remarks)
@@ -141,6 +144,8 @@ def _remarks(finding: "Finding", plan: RowsPlan) -> Iterator[str]:
         yield f"{head}{_describe_way(one.scope)}"
         for question, second in one.second.items():
             yield f"{head}{question.shown} as msg id: {_describe_way(second)}"
+    for name, gaps in finding.lacking.items():
+        yield f"{name if several else 'incomplete'}: {describe_gaps(gaps)}: more may have been there"
     for question, reading in finding.readings.items():
         yield f"{question.shown}: found as {reading}"
     if finding.more:

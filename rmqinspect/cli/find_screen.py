@@ -15,10 +15,10 @@ from rmqinspect.cli.life_screen import life_document, life_lines
 from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.session import json_line, write_lines
 from rmqinspect.cli.terminal import Progress, Screen
+from rmqinspect.codec.arrays import Span
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.errors import NothingFound, RmqinspectError, Unreadable
-from rmqinspect.find.answers import foremost
-from rmqinspect.find.finding import Finding, Searched
+from rmqinspect.find.finding import Finding, Searched, answers
 from rmqinspect.find.life import Life, LifeTracer
 from rmqinspect.find.misses import Miss
 from rmqinspect.find.places import Found, out_of_reach
@@ -252,8 +252,8 @@ def _store_lines(searched: Searched, misses: Sequence[Miss], finding: Finding) -
 def _question_lines(readings: Sequence[Miss], store: Store, *, named: bool) -> Iterator[str]:
     """Yield the answer to one question, then why it is that one, for each way to read what was asked."""
     asked = f"{readings[0].asked}: " if named else ""
-    answer = readings[foremost([miss.reason for miss in readings])].answer
-    yield from _SCREEN.rows("answer", f"{asked}{answer}")
+    for answering in answers(readings):
+        yield from _SCREEN.rows("answer", f"{asked}{answering.answer}")
     for miss in readings:
         reading = "" if miss.reading is None else f"as {miss.reading}: "
         yield from _SCREEN.rows(miss.reason, f"{asked}{reading}{miss.text}")
@@ -273,15 +273,18 @@ def describe_scope(scope: Scope) -> str:
     parts = [f"physical {spans}" if spans else "nothing of the log", count(scope.records, "record")]
     if scope.first_time is not None and scope.last_time is not None:
         parts.append(f"{format_micros(scope.first_time)} to {format_micros(scope.last_time)}")
-    size = sum(end - start for start, end in scope.gaps)
-    gaps = "no gap"
-    if scope.gaps:
-        named = ", ".join(describe_span(*gap) for gap in scope.gaps[:_LISTED])
-        gaps = f"{count(len(scope.gaps), 'gap')} of {count(size, 'byte')}, {named}"
+    gaps = describe_gaps(scope.gaps) if scope.gaps else "no gap"
     unread = count(len(scope.unread), "problem") + " with reading" if scope.unread else "no unreadable byte"
     state = "complete" if scope.complete else "incomplete"
     bad = "".join(f"; {count(number, 'record')} with status {name}" for name, number in sorted(scope.statuses.items()))
     return f"{', '.join(parts)}; {state}: {gaps}, {unread}{bad}"
+
+
+def describe_gaps(gaps: Sequence[Span]) -> str:
+    """Return how many gaps there are, of how many bytes, and where the first ones are."""
+    size = sum(end - start for start, end in gaps)
+    named = ", ".join(describe_span(*gap) for gap in gaps[:_LISTED])
+    return f"{count(len(gaps), 'gap')} of {count(size, 'byte')}, {named}"
 
 
 def _describe_rest(searched: Searched, scopes: Sequence[Scope], *, several: bool) -> str:

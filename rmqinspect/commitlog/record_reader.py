@@ -21,7 +21,7 @@ from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.codec.record_proof import LONGEST_HEAD, blank_size, read_head
 from rmqinspect.commitlog.find_record import SEARCH, WINDOWS, Frame, Identity, RecordFinder
 from rmqinspect.commitlog.missing import missing_in
-from rmqinspect.errors import NothingFound, Unreadable
+from rmqinspect.errors import NothingFound, RecordLost, Unreadable
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
@@ -55,6 +55,7 @@ def find_segment(store: Store, offset: int) -> Segment:
     """Return the segment that holds the byte at a physical offset.
 
     :raises NothingFound: no segment does; the message names the range of the log.
+    :raises RecordLost: one is missing, or cut off.
     :raises Unreadable: none does that could be read.
     """
     if (segment := store.segment_at(offset)) is not None:
@@ -71,10 +72,10 @@ def find_segment(store: Store, offset: int) -> Segment:
         raise NothingFound(f"{where} lies before the log, which covers {covered}: gone, or not given")
     if (gap := next((one for one in missing_in(store) if one.start <= offset < one.end), None)) is not None:
         what = "a segment is missing" if gap.reason is None else "a segment is cut off"
-        raise NothingFound(f"{where} lies where {what}: {describe_span(gap.start, gap.end)}")
+        raise RecordLost(f"{where} lies where {what}: {describe_span(gap.start, gap.end)}")
     if offset >= last.end:
         raise NothingFound(f"{where} lies beyond the log, which covers {covered}")
-    raise NothingFound(f"{where} lies in no segment: one is missing or short in {covered}")
+    raise RecordLost(f"{where} lies in no segment: one is missing or short in {covered}")
 
 
 class RecordReader:

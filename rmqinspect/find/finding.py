@@ -6,22 +6,23 @@ questions without a hit in any store -> Explainer -> a miss for each store (`fin
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from rmqinspect.codec.arrays import Span, merge
 from rmqinspect.commitlog.record_reader import RecordReader
-from rmqinspect.errors import NothingFound, Unreadable
+from rmqinspect.errors import NothingFound, RecordLost, Unreadable
 from rmqinspect.find import UNREAD
-from rmqinspect.find.answers import (
-    foremost,
-)
+from rmqinspect.find.answers import foremost
 from rmqinspect.find.misses import CLIENT_ID, ITEM, OFFSET_ID, REPLACED, Explainer, Miss
 from rmqinspect.find.plan import LookUp, plan_look_up
 from rmqinspect.find.search import (
+    FILTERS,
     ID,
     KEY,
     Question,
@@ -130,6 +131,18 @@ class Finding:
         scopes = [scope for one in self.searched for scope in (one.scope, *one.second.values())]
         return not self.unread and not any(scope.gaps for scope in scopes)
 
+    @property
+    def lacking(self) -> dict[str, list[Span]]:
+        """The gaps, by store, that may hold more hits: an offset or an id has one, a key or a filter any number."""
+        if self.more or self.unanswered or all(one.kind not in (KEY, FILTERS) for one in self.questions):
+            return {}
+        return {one.store.name: merge(one.scope.gaps) for one in self.searched if one.scope.gaps}
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether all of something was asked for, and damage has, or may have, some: one message is there or not."""
+        return bool(self.lacking) and any(one.kind == FILTERS for one in self.questions)
+
     def hits(self) -> Generator[tuple[Store, pa.RecordBatch]]:
         """Yield the rows that pass, with all columns, store by store."""
         with closing(self._all_hits()) as found:
@@ -194,12 +207,20 @@ class Finding:
                     yield miss
 
 
+def answers(misses: Iterable[Miss]) -> Iterator[Miss]:
+    """Yield of each question and store the miss that answers it: a text may be read in several ways."""
+    for _, readings in groupby(misses, key=lambda miss: (miss.store, miss.asked)):
+        some = list(readings)
+        yield some[foremost([miss.reason for miss in some])]
+
+
 def find_records(store: Store, selection: Selection, most: int) -> tuple[list[int], str]:
     """Return the physical offsets of up to `most` records, in the order of the log, and how they were found.
 
     Where one is destroyed, of which a queue unit or an index entry still says where it was, that is its place.
 
     :raises NothingFound: there are none; the message says why.
+    :raises RecordLost: damage has them, or may have them.
     :raises Unreadable: something that had to be read for that could not be read.
     """
     look_up = plan_look_up(store, selection)
@@ -215,6 +236,8 @@ def find_records(store: Store, selection: Selection, most: int) -> tuple[list[in
     destroyed = [miss.place for miss in misses if miss.place is not None]
     if destroyed:
         return sorted(set(destroyed)), look_up.way
-    miss = misses[foremost([miss.reason for miss in misses])]
+    (miss,) = answers(misses)
     text = f"{store.name}: {miss.answer} ({miss.text})"
-    raise Unreadable(text) if finding.unread else NothingFound(text)
+    if finding.unread:
+        raise Unreadable(text)
+    raise RecordLost(text) if miss.is_lost else NothingFound(text)

@@ -68,6 +68,7 @@ OFFSET_ID, CLIENT_ID = "offset msg id", "msg id"
 REPLACED, ITEM = "msg id, which the id of its batch replaced", "a message of an inner batch"
 """What an id may be; the last one may be a key, too."""
 
+_GONE = (BEFORE, BEYOND, NOT_THERE)  # what has a record that is proven: not what a retention deleted, or was not read
 _LOST = (BEFORE, EXPIRED, BEYOND, DAMAGED)  # what a place says of a record that was there
 
 _NAMED = 3  # records that an explanation names
@@ -82,6 +83,7 @@ class Miss:
     asked: str
     reading: str | None  # of an id: OFFSET_ID or CLIENT_ID
     reason: str  # a key of REASONS
+    is_lost: bool  # whether damage has the record, or may have it: no proof that it never arrived
     text: str
     scope: Scope | None  # what was searched; None where only a place was looked at
     answer: str = ""  # the same for a person, in a sentence
@@ -143,6 +145,7 @@ class Explainer:
             question.shown,
             reading,
             found.reason,
+            found.reason == DAMAGED or bool(gone) or bool(found.proof and found.reason in _GONE),
             found.text,
             scope,
             answer,
@@ -155,7 +158,10 @@ class Explainer:
     def _may_be_behind_the_end(self, question: Question, found: Found) -> bool:
         """Whether what was asked for may have been stored behind what is now the end of the log."""
         until, last = self._selection.until, self.evidence.last_time
-        if found.proof or (until is not None and last is not None and until <= last):
+        offsets, end = self._selection.offsets, self.evidence.end.end
+        in_the_log = until is not None and last is not None and until <= last
+        in_the_log |= offsets is not None and end is not None and offsets[1] <= end
+        if found.proof or in_the_log:
             return found.reason == BEYOND
         asked_place = found.reason in (NOT_THERE, DAMAGED) and question.kind == OFFSET
         return found.reason in (BEYOND, NOT_THERE, DAMAGED) and not asked_place

@@ -162,6 +162,7 @@ def test_wrong_usage_is_status_2_writes_nothing_and_names_what_is_right(
         (errors.Unreadable, 4),
         (errors.BadRecord, 3),
         (errors.NothingFound, 5),
+        (errors.RecordLost, 3),
         (errors.Refused, 6),
     ],
 )

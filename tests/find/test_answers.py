@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqinspect.cli import main
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.outcome_stores import copy_of_case, outcome_store
@@ -31,7 +32,7 @@ def test_a_record_that_a_page_of_zeros_took_is_found_by_all_three_commands(find:
     """Power loss left a page of zeros: offset 951 of the queue still leads to what is left of its record."""
     store = outcome_store("s01")
     found = find(store, *DESTROYED)
-    assert (found[0], answer_of(found)) == (5, ARRIVED)
+    assert (found[0], answer_of(found)) == (3, ARRIVED)
     assert f"next            rmqinspect show {store} --at 6811195\n" in found[1].replace(" \\\n                ", " ")
 
     shown = show(store, *DESTROYED)
@@ -58,11 +59,46 @@ def test_a_record_whose_segment_is_missing_arrived_and_cannot_be_shown(find: Run
     (store / "commitlog" / "00000000000006291456").unlink()
     found = find(store, *DESTROYED)
     words = "It arrived; the part of the log that held its record is missing."
-    assert (found[0], answer_of(found)) == (5, words)
+    assert (found[0], answer_of(found)) == (3, words)
     assert "next " not in found[1]
     status, out, err = show(store, *DESTROYED)
-    assert (status, out, words in err) == (5, "", True)
+    assert (status, out, words in err) == (3, "", True)
     assert answer_of(find(store, "-k", "nothing")) == "It may have arrived: 1 048 576 bytes of the log are missing."
+
+
+@pytest.mark.parametrize(
+    ("store", "question", "status"),
+    [
+        # 5 is the proof that a message is not there; where damage may have it, a script must not send it again.
+        ("s12b", ("-k", "order-1797"), 3),
+        ("s12b", ("-k", "order-1797", "--fail-on", "never"), 5),
+        ("s12b", ("-k", "nothing", "--offset", "0..1288882"), 5),  # the gap is not in the range asked for
+        ("s08", ("-k", "nothing"), 3),
+        ("s08", ("-k", "nothing", "--until", "2026-11-28T00:57:30Z", "--offset", "0..1951692"), 5),
+        # One message is there, or not; of all of something a gap may have some.
+        ("s12b", ("-k", "order-179"), 0),
+        ("s12b", ("-t", "orders"), 3),
+        ("s12b", ("-t", "orders", "-n", "3"), 0),
+        ("s12b", ("-t", "orders", "--offset", "0..1288882"), 0),
+    ],
+    ids=str,
+)
+def test_damage_that_may_have_the_answer_ends_with_3(
+    find: Run, store: str, question: tuple[str, ...], status: int
+) -> None:
+    assert find(outcome_store(store), *question, "--no-life")[0] == status
+
+
+def test_gaps_beside_hits_are_told_where_they_may_hold_more(capsys: pytest.CaptureFixture[str]) -> None:
+    store, gap = str(outcome_store("s12b")), "incomplete: 1 gap of 808 270 bytes, 1 288 882 to 2 097 152"
+    for question, told in (
+        (("-k", "order-179"), True),
+        (("-k", "order-179", "-k", "nothing"), False),  # the miss says it, on the screen
+        (("-t", "orders", "--queue", "3", "--queue-offset", "36"), False),
+        (("--offset", "180858"), False),
+    ):
+        main(["find", store, *question, "--no-life", "-j", "1"])
+        assert (gap in capsys.readouterr().err) == told, question
 
 
 def test_what_was_acknowledged_behind_the_end_stands_in_a_miss(find: Run) -> None:

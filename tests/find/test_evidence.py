@@ -137,7 +137,7 @@ def test_what_no_pointer_leads_to_was_not_searched(find: Run, tmp_path: Path) ->
 def test_gaps_and_damaged_records_limit_what_is_proved(find: Run, tmp_path: Path) -> None:
     flipped = evidence(find, tmp_path / "1.json", FLIPPED, "-k", "nothing", "--scan", status=5)
     assert "(`statuses`)" in "".join(flipped["proves"])
-    zeroed = evidence(find, tmp_path / "2.json", sample("zeroed-page-4.7.1"), "-k", "nothing", "--scan", status=5)
+    zeroed = evidence(find, tmp_path / "2.json", sample("zeroed-page-4.7.1"), "-k", "nothing", "--scan", status=3)
     assert zeroed["stores"][0]["gaps"]
     assert "except in `gaps`" in "".join(zeroed["proves"])
     assert "bytes in `gaps` held" in "".join(zeroed["does_not_prove"])

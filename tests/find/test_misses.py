@@ -80,7 +80,7 @@ def test_the_first_reason_that_holds_is_told(
 ) -> None:
     family: oracle.Family = "broker" if store in oracle.cases("broker") else "crash"
     answer = find(oracle.store(family, store), *question)
-    assert answer[0] == 5
+    assert answer[0] == (3 if reason == "DAMAGED RANGE" else 5)
     _, found, words = misses(answer)[0]
     assert (found, text in words) == (reason, True), words
 
@@ -97,7 +97,7 @@ def test_the_first_reason_that_holds_is_told(
 )
 def test_an_id_is_tried_as_both_kinds(find: Run, question: str, told: list[tuple[str, str]]) -> None:
     answer = find(FLIPPED, "--id", question)
-    assert answer[0] == 5
+    assert answer[0] == (3 if ("offset msg id", "BEYOND THE END") in told else 5)  # this broker gave the id
     assert [(reading, reason) for reading, reason, _ in misses(answer)] == told
 
 

@@ -79,7 +79,8 @@ def command(arguments: FindArguments) -> int:
     Takes several stores, such as the brokers of a cluster. An id may be a message id or an offset
     message id: both are tried. Commas join the ids of a batch.
 
-    Exit status: 0 found, 3 a damaged record, 4 unreadable, 5 something asked for was not found.
+    Exit status: 0 found, 3 damage: of a record found, or where one that was not found is or may have been,
+    4 unreadable, 5 something asked for is not there.
 
     \b
     Examples:

@@ -59,7 +59,7 @@ def command(arguments: ShowArguments) -> int:
 
     Any offset inside a record finds it. A damaged record is shown as far as it can be parsed.
 
-    Exit status: 0 a sound record, 3 damage, 4 unreadable, 5 no record there.
+    Exit status: 0 a sound record, 3 damage, or the record may be in a gap, 4 unreadable, 5 no record there.
 
     \b
     Examples:
