@@ -322,13 +322,14 @@ class _Reading:
         arguments = self.plan.arguments
         request = self.session.request(
             read.store,
-            records_of=(read.selection,) if self.plan.table.name == "messages" else (),
+            records_of=(read.selection,) if self.plan.table.name in ("messages", "groups") else (),
             offsets=range_to_read(read.store, read.selection.offsets),
             named=read.selection.named,
             columns=self.plan.wanted,
             trace_topics=arguments.trace_topics if isinstance(arguments, TraceOptions) else (),
             start=arguments.start if isinstance(arguments, LostOptions) else ANY_START,
             on_gap=partial(self._note_gap, read),
+            on_missing=partial(self._note_missing, read),
         )
         if not isinstance(arguments, BodyOptions):
             return request
@@ -348,6 +349,11 @@ class _Reading:
         asked = [read.selection.offsets or (start, end)] if read.look_up is None else read.look_up.spans
         overlaps = ((max(start, first), min(end, beyond)) for first, beyond in asked)
         self.session.gaps[read.store.name].update((first, beyond) for first, beyond in overlaps if first < beyond)
+
+    def _note_missing(self, read: StoreRead, topic: str, queue_id: int, message: str) -> None:
+        """Note what is missing of the queues asked for."""
+        if read.selection.wants_queue(topic, queue_id):
+            self.session.note_missing(read.store.name, topic, queue_id, message)
 
     def tell_totals(self, *, talkative: bool) -> None:
         """Print the totals on stderr."""

@@ -103,7 +103,8 @@ def _print_screens(stores: "Sequence[Store]", arguments: GroupsArguments) -> int
     for pattern in filters.unmatched_groups():
         session.progress.complain(f"no group matches {pattern}")
         missed = True
-    return session.status(damaged=beyond, missed=missed)
+    session.tell_gaps("lag", " (decode --table gaps)")
+    return session.status(damaged=beyond or session.gaps, missed=missed)
 
 
 class _Filters:

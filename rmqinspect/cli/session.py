@@ -60,6 +60,7 @@ class Session:
         self.progress = Progress(size, arguments.progress, quiet=arguments.quiet)
         self.unread: list[str] = []  # a message for everything that could not be read
         self.gaps: dict[str, set[tuple[int, int]]] = defaultdict(set)  # of the log, by store; one may come in parts
+        self.missing: dict[str, None] = {}  # a message for each range of a queue that no file has
         self._shown = False
         self._stack = ExitStack()
 
@@ -123,6 +124,7 @@ class Session:
             "jobs": count_jobs(self.arguments),
             "progress": self.progress,
             "on_gap": partial(self._note_gap, store.name),
+            "on_missing": partial(self.note_missing, store.name),
             "on_unreadable": self.complain,
             "on_remark": self.progress.remark,
         }
@@ -130,6 +132,13 @@ class Session:
 
     def _note_gap(self, store: str, _kind: str, start: int, end: int) -> None:
         self.gaps[store].add((start, end))
+
+    def note_missing(self, store: str, _topic: str, _queue_id: int, message: str) -> None:
+        """Tell a range of a queue that no file has, once: the answer is incomplete."""
+        message = f"{store}: {message}" if len(self.given) > 1 else message
+        if message not in self.missing:
+            self.missing[message] = None
+            self.progress.remark(message)
 
     @contextmanager
     def unreadable_told(self) -> Iterator[None]:
@@ -156,8 +165,8 @@ class Session:
 
     @property
     def complete(self) -> bool:
-        """Whether all that was asked for is there and was read: nothing unread, and no gap of a log in it."""
-        return not self.unread and not any(self.gaps.values())
+        """Whether all that was asked for is there and was read: no gap of a log, no queue file missing."""
+        return not self.unread and not self.missing and not any(self.gaps.values())
 
     def tell_rows(self, rows: int, bad: str, *, talkative: bool) -> None:
         """Print how many rows were written, and whether they are all; `bad` says what is wrong with some."""
@@ -182,6 +191,7 @@ class Session:
 
     def status(self, *, damaged: object, missed: object) -> ExitStatus:
         """Return the exit status, from what was found damaged, could not be read, or was asked for and not found."""
+        damaged = damaged or self.missing
         return exit_status(self.arguments.fail_on, damaged=damaged, unread=self.unread, missed=missed)
 
 

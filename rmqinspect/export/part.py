@@ -249,7 +249,9 @@ def _take_rows(
 def write_side_part(part: SidePart, spec: ExportSpec) -> SidePartRead:
     """Read and write the rows of a part of any other table."""
     unread: list[str] = []
-    table_request = Request(on_unreadable=unread.append, start=spec.request.start)
+    table_request = Request(
+        on_missing=lambda _, __, message: unread.append(message), on_unreadable=unread.append, start=spec.request.start
+    )
     selection = _selection(part, spec)
     with PartWriter(spec, part.table, part.store, part.name) as writer:
         for batch in split_rows(part.split, table_request):

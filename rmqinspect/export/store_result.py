@@ -131,7 +131,10 @@ class StoreResult:
         return made
 
     def _queue_batches(self, facts: UnitFacts) -> Iterator[pa.RecordBatch]:
-        for batch in TABLES["queues"].rows(self.plan.store, Request(on_unreadable=self.unread.append)):
+        request = Request(
+            on_missing=lambda _, __, message: self.unread.append(message), on_unreadable=self.unread.append
+        )
+        for batch in TABLES["queues"].rows(self.plan.store, request):
             queues = list(zip(batch.column("topic").to_pylist(), batch.column("queue_id").to_pylist(), strict=True))
             counts = [sums.count if (sums := self.sums.queues.get(queue)) else 0 for queue in queues]
             known = {"records": counts, "shift": [facts.shifts.get(queue) for queue in queues]}

@@ -28,7 +28,6 @@ What an operator asks about consumer groups, of one store: who is how far behind
 Source: ConsumerOffsetManager, ConsumerProgressSubCommand; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -53,7 +52,7 @@ from rmqinspect.config.json_files import (
     read_consumer_offsets,
 )
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_end, queue_ends
-from rmqinspect.consumequeue.units import LAYOUTS, find_units
+from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import NothingFound, Unreadable
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Store
@@ -67,7 +66,9 @@ from rmqinspect.tables.groups import (
     pop_queues,
     positions,
     refused_messages,
+    tell_missing_lag,
     times_of,
+    waiting_in,
 )
 from rmqinspect.tables.queue_ranges import QueueRange
 from rmqinspect.tables.sources import unread_places
@@ -377,6 +378,7 @@ def survey_groups(store: Store, request: Request, wanted: Wanted) -> GroupSurvey
     lines = groupby(filter(wanted, everyone), lambda one: (one.entry.group, one.entry.topic))
     found.lines = [_line(*names, list(some), pops) for names, some in lines]
     _add_not_here(found.lines, store, request)
+    tell_missing_lag(store, [position for line in found.lines for position in line.positions], request)
     found.lines.sort(key=lambda line: (line.kind == "system", -line.weight))
     _add_topics(found, queues, {(entry.topic, entry.queue_id) for entry in entries if not is_system_group(entry.group)})
     found.groups = {own_name(entry.group) for entry in entries}
@@ -417,31 +419,7 @@ def _add_not_here(lines: Iterable[GroupTopic], store: Store, request: Request) -
     missing = merge([*((gap.start, gap.end) for gap in missing_in(store)), behind])
     for line in lines:
         for position in line.positions:
-            queue, first = position.queue, position.next_offset
-            if queue is None or first is None or queue.last_physical_offset is None:
-                continue
-            near = [one for one in missing if one[0] <= queue.last_physical_offset]
-            try:
-                line.not_here += _count_in(queue, first, near) if near else 0
-            except Unreadable as error:
-                if request.on_unreadable is None:
-                    raise
-                request.on_unreadable(str(error))
-
-
-def _count_in(queue: QueueSummary, first: int, ranges: Sequence[tuple[int, int]]) -> int:
-    """Return how many messages from a queue offset on have their record in some ranges; their places ascend."""
-
-    def place_of(offset: int) -> int:
-        unit = find_units(queue.files, [offset])[0]
-        return -1 if unit is None else unit[0]
-
-    place, offsets = place_of(first), range(first, queue.max_offset)
-    return sum(
-        bisect_left(offsets, end, key=place_of) - bisect_left(offsets, start, key=place_of)
-        for start, end in ranges
-        if end > place
-    )
+            line.not_here += waiting_in(missing, position, request)
 
 
 def _add_topics(

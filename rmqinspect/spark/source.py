@@ -248,6 +248,11 @@ class Reader(DataSourceReader):
             for message in result.unread if strict is not None else ():
                 raise Unreadable(message)
             return finding_batches(result, shown(store.paths[0]))
+
+        def refuse_missing(topic: str, queue_id: int, message: str) -> None:
+            if strict is not None and all(one.wants_queue(topic, queue_id) for one in selections):
+                strict.refuse(message)
+
         wanted = {*settings.columns, "status", "kind"}.union(*(one.columns(schema) for one in selections))
         if strict is not None:
             wanted.update(_PLACES)
@@ -262,6 +267,7 @@ class Reader(DataSourceReader):
                 max_body=settings.max_body,
                 columns=frozenset(wanted & set(schema.names)),
                 on_gap=None if strict is None else strict.refuse_gap,
+                on_missing=refuse_missing,
                 on_unreadable=None if strict is None else strict.refuse_unreadable,
             ),
         )
@@ -305,19 +311,20 @@ class _Strictness:
                 values = rows.column(column)
                 bad = rows.filter(pc.and_not(pc.is_valid(values), pc.is_in(values, pa.array(sound))))
                 if bad.num_rows:
-                    self._refuse(_describe(bad, column))
+                    self.refuse(_describe(bad, column))
 
     def refuse_gap(self, kind: str, start: int, end: int) -> None:
         """Raise for a range that lost its records."""
         first, beyond = self._offsets
         if start < beyond and first < end:
-            self._refuse(f"{kind}: no record at physical offsets {start}..{end}")
+            self.refuse(f"{kind}: no record at physical offsets {start}..{end}")
 
     def refuse_unreadable(self, message: str) -> None:
         """Raise for a file that cannot be read."""
         raise Unreadable(f"{self._store}: {message}")
 
-    def _refuse(self, what: str) -> None:
+    def refuse(self, what: str) -> None:
+        """Raise for what is damaged or missing."""
         raise DamageFound(f"{self._store}: {what} (mode=FAILFAST)")
 
 

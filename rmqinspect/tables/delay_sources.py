@@ -31,6 +31,7 @@ from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.records import Records, records_at
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.commitlog.tail import Sample, find_log_end
+from rmqinspect.consumequeue.missing import missing_units
 from rmqinspect.consumequeue.units import messages_in, read_ext_tags
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import TimerCheckpoints, read_timer_checkpoints, timer_units_file
@@ -204,6 +205,7 @@ def units_of_topic(store: Store, topic: str, request: Request) -> Iterator[Delay
 
     :raises Unreadable: a file cannot be read, and there is no `request.on_unreadable`.
     """
+    request.tell_missing(one for one in missing_units(store) if one.queue[0] == topic)
     files = sorted((file for file in store.queue_files if file.topic == topic), key=lambda file: file.queue_id)
     for queue_id, group in groupby(files, lambda file: file.queue_id):
         of_queue = list(group)

@@ -24,9 +24,11 @@ or in RocksDB (popConsumerKVServiceInit), and ordered pops.
 Source: PopMessageProcessor, AckMessageProcessor, PopReviveService; RocketMQ 5.0.0 to 5.5.0.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -47,19 +49,23 @@ from rmqinspect.broker.groups import (
 )
 from rmqinspect.broker.refusals import Access, access_of
 from rmqinspect.broker.version_estimate import YOUNGEST
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Ints, Span
 from rmqinspect.codec.fastjson import NotJson, parse_json
 from rmqinspect.codec.java import java_string_hash
+from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records, records_at
 from rmqinspect.config.json_files import ConsumerOffset, integer, read_config, read_consumer_offsets
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
+from rmqinspect.consumequeue.missing import missing_units
 from rmqinspect.consumequeue.units import find_units, message_units
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import QUEUES, unread_databases
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.store.model import Store
 from rmqinspect.tables.config import report_problems
+from rmqinspect.tables.filters import Selection
+from rmqinspect.tables.read_log import report_missing
 from rmqinspect.tables.table import (
     CONFIG_DATABASES,
     QUEUE_DATABASES,
@@ -366,6 +372,67 @@ def _rate(messages: int, first: int | None, last: int | None) -> int | None:
     return messages * _HOUR // (last - first)
 
 
+def waiting_in(ranges: Sequence[Span], position: Position, request: Request) -> int:
+    """Return how many messages of a lag have their record in some ranges of the log, which are ascending and apart.
+
+    :raises Unreadable: the queue cannot be read, and there is no `request.on_unreadable`.
+    """
+    queue, first = position.queue, position.next_offset
+    if queue is None or first is None or queue.last_physical_offset is None:
+        return 0
+    near = [one for one in ranges if one[0] <= queue.last_physical_offset]
+    try:
+        return _count_in(queue, first, near) if near else 0
+    except Unreadable as error:
+        request.tell_unread(error)
+        return 0
+
+
+def _count_in(queue: QueueSummary, first: int, ranges: Sequence[Span]) -> int:
+    """Return how many messages from a queue offset on have their record in some ranges; their places ascend."""
+
+    def place_of(offset: int) -> int:
+        unit = find_units(queue.files, [offset])[0]
+        return -1 if unit is None else unit[0]
+
+    place, offsets = place_of(first), range(first, queue.max_offset)
+    return sum(
+        bisect_left(offsets, end, key=place_of) - bisect_left(offsets, start, key=place_of)
+        for start, end in ranges
+        if end > place
+    )
+
+
+def tell_missing_lag(store: Store, some: Iterable[Position], request: Request) -> None:
+    """Tell what no file has of the log and of queues, where messages lie that a group has still to get."""
+    gaps, units = missing_in(store), missing_units(store)
+    if not gaps and not units:
+        return
+    groups = [one for one in some if one.queue is not None and not is_system_group(one.entry.group)]
+    report_missing(
+        (gap for gap in gaps if any(waiting_in([(gap.start, gap.end)], position, request) for position in groups)),
+        request,
+    )
+    lowest: dict[tuple[str, int], int] = {}
+    for position in groups:
+        queue = position.entry.topic, position.entry.queue_id
+        lowest[queue] = min(position.entry.offset, lowest.get(queue, position.entry.offset))
+    request.tell_missing(
+        one
+        for one in units
+        if one.queue in lowest and (one.offset_behind is None or one.offset_behind > lowest[one.queue])
+    )
+
+
+def _asks_for(position: Position, selection: Selection) -> bool:
+    """Whether a selection leaves the row of a position, by what rows of `groups` are chosen by."""
+    entry = position.entry
+    texts = {"group": entry.group, "status": position.status or ""}
+    return selection.wants_queue(entry.topic, entry.queue_id) and all(
+        any(fnmatchcase(texts.get(name, ""), pattern) for pattern in patterns) for name, patterns in selection.cells
+    )
+
+
 def ends_of(
     store: Store, request: Request, only: set[tuple[str, int]] | None = None
 ) -> dict[tuple[str, int], QueueSummary]:
@@ -384,6 +451,10 @@ def _rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     noted = pop_queues(store) if with_pop else set()
     queues = ends_of(store, request, noted | {(entry.topic, entry.queue_id) for entry in entries})
     pops = pop_counts(store, entries, {queue: ends for queue, ends in queues.items() if queue in noted}, request)
+    asked = (
+        one for one in positions(entries, queues, store) if all(_asks_for(one, each) for each in request.records_of)
+    )
+    tell_missing_lag(store, asked, request)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         found = positions(entries, queues, store)

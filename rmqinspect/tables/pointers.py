@@ -23,6 +23,7 @@ from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.consumequeue.bounds import QueueSummary, survey_queues
+from rmqinspect.consumequeue.missing import missing_units
 from rmqinspect.consumequeue.units import LAYOUTS, filler_units, read_ext_tags, read_units, unit_numbers
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import IndexFile, read_index_files
@@ -174,7 +175,14 @@ def _unit_batch(runs: Sequence[_Run], request: Request) -> pa.RecordBatch:
     return pa.record_batch(columns, QUEUE_UNITS_SCHEMA)
 
 
+def _unit_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    request.tell_missing(missing_units(store))
+    yield from units_in(store.queue_files, request)
+
+
 def _queue_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
+    request.tell_missing(missing_units(store))
+
     def rows() -> Iterator[tuple[Any, ...]]:
         with RecordReader(store, request.on_unreadable) as times:
             searches = searches_minimum(store)
@@ -212,7 +220,7 @@ QUEUE_UNITS = Table(
     "queue_units",
     QUEUE_UNITS_SCHEMA,
     ("topic", "queue_id", "queue_offset", "physical_offset", "size", "tags_code", "kind"),
-    lambda store, request: units_in(store.queue_files, request),
+    _unit_rows,
     scans=(Source.QUEUES,),
     databases=QUEUE_DATABASES,
 )

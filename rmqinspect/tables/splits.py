@@ -39,6 +39,7 @@ import pyarrow as pa
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.scan import walk_to
+from rmqinspect.consumequeue.missing import MissingUnits, missing_units
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, read_index_files, reread_index_file
@@ -105,6 +106,7 @@ class TableSplit:
     start: int = 0  # positions [start, end) in a segment
     end: int = 0
     missing: tuple[Gap, ...] = ()  # what no file has, before the split's segment; behind the last one, too
+    missing_units: tuple[MissingUnits, ...] = ()  # what no queue file has, behind the split's files
     geometry: Geometry | None = None  # of an index file; inferred with the help of the store's other index files
 
     @property
@@ -218,9 +220,12 @@ def _by_queue_files(one: TableSplit, store: Store, split_size: int) -> Iterator[
             room = split_size
         groups[-1].append(file)
         room -= cost
+    missing = missing_units(store)
     for group in groups:
         queues = dict.fromkeys((file.topic, file.queue_id) for file in group)
-        yield replace(one, files=(*group, *(ext for queue in queues for ext in exts.get(queue, ()))))
+        own = tuple(lacking for lacking in missing if lacking.before in group)
+        files = (*group, *(ext for queue in queues for ext in exts.get(queue, ())))
+        yield replace(one, files=files, missing_units=own)
 
 
 def _by_index_file(one: TableSplit, store: Store, _split_size: int) -> Iterator[TableSplit]:
@@ -277,6 +282,11 @@ def _read_gaps(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
     yield from gap_batches(behind)
 
 
+def _read_units(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
+    request.tell_missing(split.missing_units)
+    yield from units_in([file for file in split.files if isinstance(file, QueueFile)], request)
+
+
 class _Cut(NamedTuple):
     """How a table is cut, and how the rows of one split are read."""
 
@@ -288,10 +298,7 @@ _CUT = {
     "messages": _Cut(_by_range, _read_messages),
     # By whole segments.
     "gaps": _Cut(lambda one, store, _: _by_range(one, store, 1 << 62), _read_gaps),
-    "queue_units": _Cut(
-        _by_queue_files,
-        lambda split, request: units_in([file for file in split.files if isinstance(file, QueueFile)], request),
-    ),
+    "queue_units": _Cut(_by_queue_files, _read_units),
     "index_entries": _Cut(
         _by_index_file, lambda split, request: read_entries(reread_index_file(split.files[0], split.geometry), request)
     ),

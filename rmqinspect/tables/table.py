@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import are_utf8
 from rmqinspect.commitlog.gaps import ScanState
+from rmqinspect.consumequeue.missing import MissingUnits
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import HOLDS, used_databases
 from rmqinspect.statuses import SOUND
@@ -34,7 +35,8 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 class Request:
     """What to read of a table. Filters are hints: a table may yield more rows, the caller applies its filters."""
 
-    # The filters that the caller applies to all rows, of `messages` only: records that cannot pass are left out.
+    # The filters that the caller applies to all rows, of `messages` and `groups` only: records that cannot pass are
+    # left out, and what is missing of the others is not told.
     records_of: tuple[Selection, ...] = ()
     # Records of `messages` that no walk meets, as queue units name them: (physical offset, size), ascending.
     named: tuple[tuple[int, int], ...] = ()
@@ -53,6 +55,8 @@ class Request:
     on_records: Callable[[int, tuple[int, int] | None], None] | None = None
     # Gets each range of the log that lost its records (kind, start, end), possibly in several parts.
     on_gap: Callable[[str, int, int], None] | None = None
+    # Gets each range of a queue that no file has, possibly several times: topic, queue id, a message.
+    on_missing: Callable[[str, int, str], None] | None = None
     on_unreadable: Callable[[str], None] | None = None  # gets a message for everything that could not be read
     on_remark: Callable[[str], None] | None = None  # gets what a reader of the rows should know of their source
 
@@ -64,6 +68,13 @@ class Request:
         if self.on_unreadable is None:
             raise error
         self.on_unreadable(str(error))
+
+    def tell_missing(self, ranges: Iterable[MissingUnits]) -> None:
+        """Tell the ranges of queues that no file has."""
+        if self.on_missing is None:
+            return
+        for one in ranges:
+            self.on_missing(*one.queue, str(one))
 
 
 class Source(Enum):
