@@ -1,131 +1,28 @@
-"""The records of a log by queue: what consumers could get at all, whatever leads there.
-
-    log        |rec a/0 5|rec b/0 1|rec a/0 6|???|rec a/0 7|
-    a/0        places 0, 2, 4    queue offsets 5, 6, 7         columns, one for each queue
-    b/0        place  1          queue offset  1
+"""The records of all segments that a store and its other choices have.
 
 A log is read once for all releases and all other choices of a store: each segment has columns of its own, so that a
-store without one of them, or with one more, needs no other read. Only records that get queue units are kept: 25 bytes
-of memory each. So a log is read whole only up to `JUDGED` bytes; of a longer one nothing is kept.
-
-Left out are records of an earlier life of a file, and copies of records that stand in their place.
+store without one of them, or with one more, needs no other read. What another reader of the log has found is taken from
+it (`forecast.feed`). What is kept is 25 bytes for each record: of a log of more than `JUDGED` bytes nothing is kept.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from functools import partial
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Bools, Bytes, Ints
-from rmqinspect.codec.byte_ranges import Numbering
-from rmqinspect.commitlog.queue_offsets import offsets_taken
-from rmqinspect.commitlog.records import are_copies
-from rmqinspect.commitlog.scan import RecordRun
-from rmqinspect.forecast.batch import has_unit
+from rmqinspect.commitlog.byte_account import ByteAccount
+from rmqinspect.commitlog.missing import missing_in
+from rmqinspect.forecast.fed_scan import FedScan
+from rmqinspect.forecast.feed import Feed, Part
 from rmqinspect.forecast.outcome import note_unread
+from rmqinspect.forecast.record_fold import NO_RECORDS, Queue, QueueRecords, RecordFold
 from rmqinspect.store.model import Segment, Store
-from rmqinspect.tables.read_log import Collected, fold_log
+from rmqinspect.tables.read_log import add_account, folds_of, lost_gaps, splits_in
 from rmqinspect.tables.table import Request
-from rmqinspect.text import text_of
 
 JUDGED = 1 << 30
 """The longest log, in bytes, that is always read whole."""
-
-_KIND = "records"
-_COLUMNS = {"place": np.int64, "offset": np.int64, "queue": np.int32, "messages": np.int32, "state": np.uint8}
-
-SOUND, MOVED = 1, 2  # bits: BODYCRC is right; it lies elsewhere than PHYSICALOFFSET says
-
-Queue = tuple[str, int]  # topic, queue id
-
-
-class QueueRecords(NamedTuple):
-    """Records of one queue, in the order of the log."""
-
-    places: Ints  # physical offsets
-    offsets: Ints  # QUEUEOFFSET
-    messages: Ints  # more than one in a batch
-    state: Bytes  # SOUND, MOVED; the head of any of them is plausible
-
-    @property
-    def sound(self) -> Bools:
-        """Which have a body of the right CRC."""
-        sound: Bools = self.state & SOUND != 0
-        return sound
-
-    def chosen(self, which: Bools | slice) -> "QueueRecords":
-        """Return some of them."""
-        return QueueRecords(self.places[which], self.offsets[which], self.messages[which], self.state[which])
-
-    def between(self, start: int, end: int) -> "QueueRecords":
-        """Return those that begin at physical offsets from `start` to before `end`."""
-        return self.chosen(slice(*np.searchsorted(self.places, (start, end)).tolist()))
-
-
-_NONE = np.empty(0, np.int64)
-NO_RECORDS = QueueRecords(_NONE, _NONE, _NONE, np.empty(0, np.uint8))
-
-
-@dataclass(slots=True)
-class RecordFold:
-    """The records of a part of the log that get queue units."""
-
-    store: Store  # where originals of copies are looked for
-    keys: Numbering = field(default_factory=Numbering)  # topic, queue id
-    kept: Collected = field(default_factory=lambda: Collected({_KIND: _COLUMNS}))
-    damaged: int = 0  # records with a wrong BODYCRC, also those without a unit
-    unread: list[str] = field(default_factory=list)
-
-    def take(self, run: RecordRun) -> None:
-        """Keep what is needed of a run of records."""
-        records = run.records
-        if run.stale or not len(records):
-            return
-        self.damaged += int(np.count_nonzero(~records.body_crc_ok))
-        chosen = has_unit(records.sys_flag)
-        if (records.physical_offset != records.places).any():
-            chosen &= ~are_copies(self.store, records, self.unread)
-        if not chosen.all():
-            records = records.select(chosen)
-        if not len(records):
-            return
-        topics = records.topic_starts, records.topic_ends
-        numbers = self.keys.number(records.bytes, *topics, records.field("queue_id"))
-        steps = offsets_taken(records)
-        self.kept.add(
-            _KIND,
-            records.places,
-            records.field("queue_offset"),
-            numbers,
-            steps if len(steps) else np.ones(len(records), np.int64),
-            records.body_crc_ok * SOUND + (records.physical_offset != records.places) * MOVED,
-        )
-
-    def join(self, following: Self) -> None:
-        """Add those of the part that follows."""
-        columns = following.kept[_KIND]
-        if len(columns["place"]):
-            columns["queue"] = self.keys.number_of(following.keys)[columns["queue"]]
-            self.kept.add(_KIND, *columns.values())
-        self.damaged += following.damaged
-        self.unread += following.unread
-
-    def by_queue(self) -> dict[Queue, QueueRecords]:
-        """Return the records of each queue."""
-        columns = self.kept[_KIND]
-        queues, found = columns["queue"], {}
-        order = np.argsort(queues, kind="stable")
-        borders = np.searchsorted(queues[order], np.arange(len(self.keys) + 1))
-        for number, (topic, queue_id) in enumerate(self.keys.keys_from(0)):
-            rows = order[borders[number] : borders[number + 1]]
-            found[text_of(topic), queue_id] = QueueRecords(
-                columns["place"][rows],
-                columns["offset"][rows],
-                columns["messages"][rows].astype(np.int64),
-                columns["state"][rows],
-            )
-        return found
 
 
 def log_size(store: Store, end: int | None = None) -> int:
@@ -164,7 +61,7 @@ class LogRecords:
     progress: Callable[[int], None] | None = None
     announce: Callable[[int, str], None] | None = None
     unread: list[str] = field(default_factory=list)  # what the system refused to read
-    is_sound: bool = False  # the store that was read first: no record of it is damaged, and no byte between is lost
+    is_sound: bool = False  # the store that was read first: no record of it is damaged, and no byte of it is lost
     _first: Sequence[Segment] = ()  # its segments
     _records: Mapping[Queue, QueueRecords] = field(default_factory=dict)  # of them
     _alone: dict[Segment, Mapping[Queue, QueueRecords]] = field(default_factory=dict)  # of other segments
@@ -172,21 +69,32 @@ class LogRecords:
     def of(self, store: Store) -> LogView:
         """Return the records of a store, of all its segments."""
         if not self._first:
-            self._read_first(store)
+            self.read(store)
         if store.segments == self._first:
             return LogView([self._records])
         return LogView([self._part(store, segment) for segment in store.segments])
 
-    def know(self, store: Store, fold: RecordFold, *, is_sound: bool) -> None:
-        """Keep what another reader of the log has found in all segments of a store."""
-        self._first, self._records, self.is_sound = store.segments, fold.by_queue(), is_sound
+    def feed(self, store: Store, scans: Sequence[FedScan], *, asks: bool) -> Feed:
+        """Return what a reader of the whole log of a store can feed; `asks`: the records are wanted, too."""
+        if not asks:
+            return Feed(scans)
+        return Feed(scans, partial(RecordFold, store), partial(self._know, store))
 
-    def _read_first(self, store: Store) -> None:
+    def read(self, store: Store, scans: Sequence[FedScan] = ()) -> None:
+        """Read the log of a store that is asked for first, unless another reader has; scans take what they want."""
+        if self._first:
+            return
         if self.announce is not None:
             self.announce(log_size(store), "the log is read, for what consumers get of it after the start")
-        gaps: list[tuple[str, int, int]] = []
-        fold = self._fold(store, store, lambda *gap: gaps.append(gap))
-        self.know(store, fold, is_sound=not (gaps or fold.damaged or self.unread))
+        fold, accounts = self._fold(store, store, scans)
+        self._know(store, fold, accounts, not self.unread)
+
+    def _know(self, store: Store, fold: RecordFold, accounts: Collection[ByteAccount], was_read: bool) -> None:
+        ends = (account.end for account in accounts if account.end is not None)
+        end = max(ends, default=0)
+        lost = any(lost_gaps(account.merged_gaps(), end) for account in accounts)
+        self._first, self._records = store.segments, fold.by_queue()
+        self.is_sound = was_read and not (lost or fold.damaged or fold.unread or missing_in(store))
 
     def _part(self, store: Store, segment: Segment) -> Mapping[Queue, QueueRecords]:
         """Return the records of one segment."""
@@ -194,12 +102,20 @@ class LogRecords:
             inside = {queue: some.between(segment.base, segment.end) for queue, some in self._records.items()}
             return {queue: some for queue, some in inside.items() if len(some.places)}
         if segment not in self._alone:
-            fold = self._fold(replace(store, segments=(segment,)), store)
+            fold, _ = self._fold(replace(store, segments=(segment,)), store)
             self._alone[segment] = fold.by_queue()
         return self._alone[segment]
 
-    def _fold(self, read: Store, whole: Store, on_gap: Callable[[str, int, int], None] | None = None) -> RecordFold:
-        request = Request(jobs=self.jobs, progress=self.progress, on_unreadable=self.unread.append, on_gap=on_gap)
-        fold = fold_log(read, request, lambda: RecordFold(whole))
-        note_unread(self.unread, *fold.unread)
-        return fold
+    def _fold(
+        self, read: Store, whole: Store, scans: Sequence[FedScan] = ()
+    ) -> tuple[RecordFold, Collection[ByteAccount]]:
+        """Read a log; `whole` is where originals of copies are looked for."""
+        request = Request(jobs=self.jobs, progress=self.progress, on_unreadable=self.unread.append)
+        found, accounts = RecordFold(whole), dict[str, ByteAccount]()
+        new = partial(Part, whole, Feed(scans).begin)
+        for part, account in folds_of(splits_in(read.segments, request), request, new):
+            found.join(part.fold)
+            part.hand_on(account.segment, scans)
+            add_account(accounts, account)
+        note_unread(self.unread, *found.unread)
+        return found, accounts.values()

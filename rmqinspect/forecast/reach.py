@@ -27,8 +27,9 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.log_records import MOVED, LogView, Queue, QueueRecords
+from rmqinspect.forecast.log_records import LogView
 from rmqinspect.forecast.queues import Led
+from rmqinspect.forecast.record_fold import MOVED, Queue, QueueRecords
 
 _NO_PLACES = np.empty(0, np.int64)
 _MOST = 10_000  # units of a queue that are named

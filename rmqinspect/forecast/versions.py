@@ -21,6 +21,7 @@ from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.evidence import Announce, Evidence
 from rmqinspect.forecast.fed_scan import FedScan
+from rmqinspect.forecast.feed import NO_FEED, Feed
 from rmqinspect.forecast.group_starts import note_groups
 from rmqinspect.forecast.instead import other_ways, remedied, same_answer
 from rmqinspect.forecast.log_records import JUDGED, LogRecords, log_size
@@ -104,9 +105,15 @@ class Forecaster:
         self._walks = self._teller.begin(self._eras[:_TOGETHER], clean=clean)
 
     @property
-    def fed(self) -> Sequence[FedScan]:
-        """The scans that another reader of the log can feed."""
-        return tuple(self._walks.fed.values()) if self._walks is not None else ()
+    def feed(self) -> Feed:
+        """What another reader of the log can feed."""
+        if self._walks is None:
+            return NO_FEED
+        return self._evidence.records.feed(self._store, self._scans, asks=self._teller.judges)
+
+    @property
+    def _scans(self) -> Sequence[FedScan]:
+        return () if self._walks is None else tuple(self._walks.fed.values())
 
     def finish(self) -> Forecast:
         """Return the forecast."""
@@ -114,6 +121,8 @@ class Forecaster:
             assert self._holder is not None
             return _of_running(self._holder)
         store, evidence = self._store, self._evidence
+        if self._teller.judges and not any(scan.took for scan in self._scans):
+            evidence.records.read(store, self._scans)
         outcomes = self._teller.end(self._walks)
         for first in range(_TOGETHER, len(self._eras), _TOGETHER):
             more = self._teller.begin(self._eras[first : first + _TOGETHER], clean=self._clean)

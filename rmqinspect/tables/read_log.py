@@ -74,6 +74,7 @@ class LogFold(Work[Any], Protocol):
 
 
 Fold = TypeVar("Fold", bound=LogFold)
+Done = TypeVar("Done", bound=Work[Any])
 
 
 class Collected:
@@ -288,9 +289,9 @@ def fold_log(store: Store, request: Request, new: Callable[[], Fold]) -> Fold:
 
 
 def folds_of(
-    splits: Sequence[Split], request: Request, new: Callable[[], Fold], *, apart: bool = False
-) -> Generator[tuple[Fold, ByteAccount], None, None]:
-    """Yield the fold of each split, and what its bytes are, in the order of the splits; otherwise as `readings`."""
+    splits: Sequence[Split], request: Request, new: Callable[[], Done], *, apart: bool = False
+) -> Generator[tuple[Done, ByteAccount], None, None]:
+    """Yield what was done with each split, and what its bytes are, in the order of the splits; as `readings`."""
     with closing(readings(splits, request, new, apart=apart)) as found:
         for reading in found:
             for _ in reading.rows(request):

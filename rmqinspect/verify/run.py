@@ -35,7 +35,9 @@ from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
-from rmqinspect.forecast.fed_scan import FedPart, FedScan
+from rmqinspect.forecast.fed_scan import FedPart
+from rmqinspect.forecast.feed import NO_FEED, Feed
+from rmqinspect.forecast.record_fold import RecordFold
 from rmqinspect.forecast.versions import Forecaster, ForecastRequest
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import allocated_size
@@ -85,14 +87,14 @@ def verify(
     options: VerifyOptions,
     quick_done: Callable[[list[Finding]], None] = lambda findings: None,
     progress: Callable[[int], None] = lambda size: None,
-    scans: Sequence[FedScan] = (),
+    feed: Feed = NO_FEED,
 ) -> VerifyResult:
     """Check a store at a level, reading only.
 
     `quick_done` gets the findings of the quick phase before the log is read; `progress` gets how many more bytes
-    of log were read; `scans` get the records that a start scans. Ctrl-C ends the reading, not the result.
+    of log were read; `feed` gets the records that a forecast asks for. Ctrl-C ends the reading, not the result.
     """
-    run = VerifyRun(store, options, progress, scans)
+    run = VerifyRun(store, options, progress, feed)
     quick_done(run.quick())
     try:
         run.survey()
@@ -110,9 +112,10 @@ class VerifyRun:
         store: Store,
         options: VerifyOptions,
         progress: Callable[[int], None],
-        scans: Sequence[FedScan] = (),
+        feed: Feed = NO_FEED,
     ) -> None:
-        self.store, self.options, self.progress, self.scans = store, options, progress, scans
+        self.store, self.options, self.progress, self.feed = store, options, progress, feed
+        self.scans = feed.scans
         self.memory = options.memory
         self.limit = max(options.max_findings, _LEAST_ROOM)
         self.deep = options.level == "deep"
@@ -127,7 +130,9 @@ class VerifyRun:
         self.interrupted_at: int | None = None
         self.log_end: int | None = None  # physical offset behind the last record; None: not known
         self.found: list[Finding] = []  # all, before neighbours are merged and codes are chosen
-        self.fold = None if options.fold is None else options.fold()
+        self.new_folds = [new for new in (options.fold, feed.new_fold) if new is not None]
+        self.folds = [new() for new in self.new_folds]
+        self.has_all = True  # the folds have the records of every split
 
     @cached_property
     def index(self) -> IndexFiles:
@@ -190,9 +195,10 @@ class VerifyRun:
                 if self.memory is not None:
                     self.memory.take(result)
                 self.log.take(result)
-                if self.fold is not None and result.fold is not None:
-                    self.fold.join(result.fold)
-                    result.fold = None
+                self.has_all &= len(result.folds) == len(self.folds)
+                for fold, part in zip(self.folds, result.folds, strict=False):
+                    fold.join(part)
+                result.folds = ()
                 if self.cross is not None:
                     self.cross.take(result)
                 if result.dispatched is not None:
@@ -204,6 +210,10 @@ class VerifyRun:
                         scan.take_known(result.split.segment, result.fed)
                 self.reached = result.split.segment.base + result.split.end
                 self.progress(result.split.end - result.split.start)
+        if self.feed.know is not None and self.has_all:
+            records = self.folds[-1]
+            assert isinstance(records, RecordFold)
+            self.feed.know(records, self.log.accounts, not self.log.unread)
         # Without a log nothing says where the pointers should lead.
         has_log = self.splits or (self.store.given == "store" and not self.store.hides_log)
         if self.cross is not None and self.plan is not None and has_log:
@@ -214,8 +224,8 @@ class VerifyRun:
         memory = self.memory
         limits = CheckLimits(self.limit, frozenset(standard & self.options.codes), names=memory is not None)
         check = partial(check_split, limits=limits, plan=self.plan)
-        if self.options.fold is not None:
-            check = partial(check, new_fold=self.options.fold)
+        if self.new_folds:
+            check = partial(check, new_folds=self.new_folds)
         if memory is not None:
             memory.plan(self.plan, limits)
             check = partial(self._known_or_checked, memory, check)
@@ -263,7 +273,7 @@ class VerifyRun:
             versions=self.versions,
             units=sum(survey.units for survey in self.surveys.queues),
             log_end=self.log_end,
-            fold=self.fold,
+            fold=self.folds[0] if options.fold is not None else None,
             log_map=log_map(
                 store,
                 self.log.segments,
@@ -441,7 +451,7 @@ def verify_and_forecast(
         instead_if_judged=counts,
     )
     start = Forecaster(store, request)
-    result = verify(store, options, quick_done, progress, start.fed)
+    result = verify(store, options, quick_done, progress, start.feed)
     return result if result.interrupted_at is not None else replace(result, next_start=start.finish())
 
 

@@ -10,7 +10,7 @@ that a gap breaks is a new one: queues and times are not compared across it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,7 +91,7 @@ class SplitResult:
     names: frozenset[QueueName] = frozenset()  # of the queues of its records, if asked
     fed: FedPart | None = None  # of one that was taken over: what stands for `dispatched`
     is_taken_over: bool = False  # from an earlier run
-    fold: LogFold | None = None  # of its records, for another answer; None: nobody has asked
+    folds: Sequence[LogFold] = ()  # of its records, for other answers
     damaged: FoldedRanges = field(default_factory=FoldedRanges)  # records with an error, all of them
 
 
@@ -114,15 +114,15 @@ class CheckLimits:
 
 
 def check_split(
-    split: Split, limits: CheckLimits, plan: CrossPlan | None = None, new_fold: Callable[[], LogFold] | None = None
+    split: Split, limits: CheckLimits, plan: CrossPlan | None = None, new_folds: Sequence[Callable[[], LogFold]] = ()
 ) -> SplitResult:
     """Scan a split, apply the rules that its own records decide, and check what points at them.
 
-    What `new_fold` makes takes the same records, so that who asks for something else does not read the log again.
+    What `new_folds` make takes the same records, so that who asks for something else does not read the log again.
     """
     keep_freed_memory()
     check = _SplitCheck(split, limits, plan)
-    check.result.fold = None if new_fold is None else new_fold()
+    check.result.folds = [new() for new in new_folds]
     try:
         for event in scan_split(split):
             if isinstance(event, RecordRun):
@@ -215,8 +215,8 @@ class _SplitCheck:
     def take_run(self, run: RecordRun) -> None:
         records = run.records
         self.result.account.add(run)
-        if self.result.fold is not None:
-            self.result.fold.take(run)
+        for fold in self.result.folds:
+            fold.take(run)
         numbers = self.queues.number(records)
         first_time = int(records.field("store_timestamp")[0]) if self.last_time is None else self.last_time
         broken = _broken_rules(records.rows, records.base, first_time)

@@ -1,13 +1,21 @@
-"""The next start in `verify` takes what the checks have read, and has the same answer as `forecast`."""
+"""The next start in `verify` takes what the checks have read, and has the same answer as `forecast`.
 
+Neither reads the log twice.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.make_store import make_store
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.segment_run import RunWalk
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
+from rmqinspect.store.model import Store, StoreFile
+from rmqinspect.store.reader import FileReader
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify_and_forecast
 from tests.support import oracle
@@ -37,11 +45,72 @@ def test_a_sound_log_is_not_read_again(release: str, end: str, monkeypatch: pyte
 
     monkeypatch.setattr("rmqinspect.forecast.scan.RunWalk", Counted)
     store = open_store([str(oracle.store("crash", f"base-{release}-{end}"))])
-    forecast(store, ForecastRequest())
-    assert walked
-    walked.clear()
     assert verify_and_forecast(store, VerifyOptions(level="standard")).next_start is not None
+    forecast(store, ForecastRequest())
     assert not walked
+    forecast(store, ForecastRequest(count_losses=False))  # reads no more than the start itself
+    assert walked
+
+
+SIZE = 16 << 20
+EDGES = 8 << 20  # bytes: samples of its first and last records, the search for its end, and windows that overlap
+
+
+@pytest.fixture(scope="module")
+def sizeable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sizeable") / "store"
+    make_store(str(path), "mid", SIZE)
+    return path
+
+
+@pytest.fixture
+def log_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each read of a segment, from now on."""
+    found: list[int] = []
+    read_into = FileReader.read_into
+    opened = FileReader.__init__
+
+    def note_name(self: Any, file: StoreFile) -> None:
+        self.is_segment = file.name.startswith("commitlog/")
+        opened(self, file)
+
+    def count(self: Any, buffer: bytearray | memoryview, offset: int) -> int:
+        done = read_into(self, buffer, offset)
+        if self.is_segment:
+            found.append(done)
+        return done
+
+    monkeypatch.setattr(FileReader, "__init__", note_name)
+    monkeypatch.setattr(FileReader, "read_into", count)
+    return found
+
+
+def verify_at(level: str) -> Callable[[Store], object]:
+    return lambda store: verify_and_forecast(store, VerifyOptions(level=level, jobs=2))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [verify_at("standard"), verify_at("deep"), lambda store: forecast(store, ForecastRequest(jobs=2))],
+    ids=["standard", "deep", "forecast"],
+)
+def test_no_byte_of_the_log_is_read_twice(ask: Callable[[Store], object], sizeable: Path, log_bytes: list[int]) -> None:
+    ask(open_store([str(sizeable)]))
+    assert SIZE <= sum(log_bytes) < SIZE + EDGES
+
+
+def test_a_damaged_body_that_no_start_meets_is_read_once(sizeable: Path, log_bytes: list[int]) -> None:
+    first = sizeable / "commitlog" / f"{0:020}"
+    raw = first.read_bytes()
+    try:
+        with first.open("r+b") as file:  # the start scans the last three segments
+            file.seek(raw.index(b'{"', SIZE // 8))  # a body
+            file.write(b"\0")
+        result = verify_and_forecast(open_store([str(sizeable)]), VerifyOptions(level="standard"))
+    finally:
+        first.write_bytes(raw)
+    assert result.verdict == "DAMAGED"
+    assert sum(log_bytes) < SIZE + EDGES
 
 
 def test_a_queue_that_cannot_be_read_any_more_ends_the_start_and_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
