@@ -70,7 +70,9 @@ def test_a_sparse_store_is_whole_and_has_what_questions_are_about(tmp_path: Path
     store = tmp_path / "store"
     write_sparse_store(str(store), 3, 1 << 20, 100_000, Layout(30, 2, 1, system=True))
     outcome = verify_deep(store)
-    assert (outcome.verdict, outcome.findings.rows) == ("WHOLE", [])
+    assert outcome.verdict.startswith("WHOLE")
+    # Half of the delayed messages are delivered, in a log that spans no second.
+    assert {finding.code for finding in outcome.findings.rows} == {"ST-DELAY-OFFSET"}
     table = TABLES["groups"]
     rows = [row for batch in table.rows(open_store([str(store)]), Request()) for row in batch.to_pylist()]
     assert len(rows) > 30

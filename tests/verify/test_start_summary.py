@@ -39,7 +39,7 @@ def test_one_outcome() -> None:
         "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records",
         "the log would end at 97 187 of 217 698: BODYCRC does not match the body",
         "3 segments, 1 index file deleted",
-        "do first: do not start it: 145 records",
+        "do first: save what it loses: decode --lost-at-start",
     ]
     assert start_lines(Forecast([SAFE]), None) == ["STARTS, LOSES NOTHING MORE with 5.5.0"]
     conf = "index files of 100 slots and 250 entries, but broker.conf makes them 5000000 and 20000000: set …"
@@ -54,7 +54,7 @@ def test_outcomes_that_differ_are_all_listed_behind_the_worst() -> None:
         "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records; "
         "the log would end at 97 187: BODYCRC does not match the body; 3 segments, 1 index file deleted",
         "STARTS, LOSES NOTHING MORE with 5.5.0",
-        "do first: do not start it: 145 records",
+        "do first: save what it loses: decode --lost-at-start",
     ]
 
 
@@ -65,7 +65,7 @@ def test_what_all_releases_do_stands_there_once() -> None:
         "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records; 3 segments, 1 index file deleted",
         "STARTS, LOSES DATA with 5.4.0 to 5.5.0: 145 records; 3 segments deleted",
         "the log would end at 97 187: BODYCRC does not match the body",
-        "do first: do not start it: 145 records",
+        "do first: save what it loses: decode --lost-at-start",
     ]
 
 
