@@ -57,9 +57,9 @@ def manifest(folder: Folder) -> dict[str, Any]:
 
 
 def rows(folder: Folder, name: str) -> pa.Table:
-    """Return the rows of a file without what tells where the store is: its name, and its holes."""
+    """Return the rows of a file without what tells where the store is: its name in commands, and its holes."""
     table = pq.read_table(pa.BufferReader(folder.read(name)))
-    return table.drop_columns([column for column in ("next", "bytes_on_disk") if column in table.column_names])
+    return table.drop_columns([column for column in ("next", "do", "bytes_on_disk") if column in table.column_names])
 
 
 def test_an_export_there_is_the_export_here(server: Server, run: Run, tmp_path: Path, lake: str) -> None:
