@@ -122,12 +122,18 @@ def verdict_lines(forecast: Forecast) -> Iterator[str]:
     verdict, _, reason = verdict_line(forecast).partition(": ")
     # What does not fit into the line stands above.
     while reason and cell_width(escape(f"{verdict}: {reason}")) > line_width() - SCREEN.indent:
-        reason = reason.rpartition(", ")[0]
+        reason = _shorter(reason)
     text = f"{verdict}: {reason}" if reason else verdict
     if forecast.worst.verdict in COSTS:
         yield from SCREEN.rows("before any start:", "copy the store")
     yield from _first_lines(forecast)
     yield from SCREEN.fitted("VERDICT", text)
+
+
+def _shorter(reason: str) -> str:
+    """Leave out what gives the proofs (`without the log that 3 segments, … prove`), or the last part of a list."""
+    head, proofs, _ = reason.partition(" that ")
+    return head if proofs else reason.rpartition(", ")[0]
 
 
 def _first_lines(forecast: Forecast) -> Iterator[str]:
