@@ -119,7 +119,7 @@ def _read(session: Session, arguments: UsageArguments, selection: "Selection", s
         timed = selection
         with session.unreadable_told():
             timed = with_times(selection, arguments, cache(partial(last_store_time, store)), datetime.now(UTC))
-        sample = None if arguments.sample is None else plan_sample(store.segments, arguments.sample)
+        sample = None if arguments.sample is None else plan_sample(store.log_files, arguments.sample)
         if arguments.sample is not None and sample is None and store.segments:
             remark(f"{store.name}: the log is so small that all of it is read: exact")
         request = session.request(store)

@@ -12,8 +12,11 @@ Every command that says complete, none or not there asks here. Records that are 
 those are gaps which the scan finds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
 
 from rmqinspect.codec.arrays import Span
 from rmqinspect.codec.layout import span_of
@@ -22,6 +25,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
+from rmqinspect.text import group_digits
 
 # More absent files than this between two neighbours are one range: a wrong name, most likely.
 _MOST_ABSENT = 1000
@@ -29,6 +33,8 @@ _MOST_ABSENT = 1000
 # Bytes at the end of a short file in which its blank record, or unused zeros, are looked for.
 _END = 64 << 10
 _FEWEST_ZEROS = 512
+
+_COMPARED = 4 << 20  # bytes of two files with one base at a time
 
 _BLANKS = {
     "segment": (message.Blank, message.MAGIC_BLANK),
@@ -61,9 +67,55 @@ def log_range(store: Store) -> Span:
     return store.log_start, max(ends, default=0)
 
 
-def doubled_in(store: Store) -> list[tuple[Segment, Segment]]:
-    """Return the pairs of files that have one place."""
-    return [(one, other) for one, other in pairwise(store.segments) if one.base == other.base]
+class Double(NamedTuple):
+    """A file that the log is not read from, for another one has its base."""
+
+    file: Segment
+    read: Segment  # the other one
+    differs_at: int | None  # physical offset of the first byte that it alone has; None: it holds nothing of its own
+
+
+def doubles_of(segments: Iterable[Segment], span: Span = (0, 1 << 63)) -> Iterator[Double]:
+    """Yield each file that begins where one before it does, as far as both lie in a span of the log.
+
+    They are compared up to the first difference. Where it has zeros, a file holds nothing.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    read: dict[int, Segment] = {}
+    for file in segments:
+        one = read.setdefault(file.base, file)
+        if one is not file:
+            yield Double(file, one, _difference(one, file, span))
+
+
+def unread_doubles(segments: Iterable[Segment], span: Span) -> Iterator[str]:
+    """Yield a message for each of the `doubles_of` a log that holds bytes of its own.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    for file, read, place in doubles_of(segments, span):
+        if place is not None:
+            where = f"{group_digits(place)} ({place:#x})"
+            yield f"{file.name}: not read: {read.name} begins at the same offset, and they differ at physical {where}"
+
+
+def _difference(one: Segment, other: Segment, span: Span) -> int | None:
+    """Return the first physical offset in a span where a file has a byte that is not zero, and another is different."""
+    position, end = max(0, span[0] - other.base), min(other.size, span[1] - other.base)
+    with open_file(one) as reader, open_file(other) as others:
+        while (position := others.next_allocated(position)) < end:
+            raw = others.read(position, min(_COMPARED, end - position))
+            if not raw:
+                break
+            beside = reader.read(position, len(raw)).ljust(len(raw), b"\0") if position < one.size else bytes(len(raw))
+            if raw != beside:
+                found, expected = np.frombuffer(raw, np.uint8), np.frombuffer(beside, np.uint8)
+                differs = np.flatnonzero((found != expected) & (found != 0))
+                if len(differs):
+                    return other.base + position + int(differs[0])
+            position += len(raw)
+    return None
 
 
 def _between(store: Store) -> Iterator[Gap]:

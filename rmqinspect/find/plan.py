@@ -54,7 +54,7 @@ from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
 from rmqinspect.tables.log import messages_in
-from rmqinspect.tables.read_log import lost_gaps, report_missing
+from rmqinspect.tables.read_log import lost_gaps, report_account
 from rmqinspect.tables.sources import range_to_read
 from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_offset, describe_size, group_digits
@@ -270,13 +270,13 @@ def planned_rows(
 
     :raises Unreadable: a file cannot be read, and there is no `request.on_unreadable`.
     """
-    missing = missing_in(store)
-    for span in spans if missing else ():
-        report_missing(missing, replace(request, offsets=span))
+    if missing_in(store) or store.doubles:
+        for span in spans:
+            report_account(store, replace(request, offsets=span))
     joined = merge(spans, NEAR)
     with nullcontext(log) if log is not None else RecordReader(store) as log:
         doors = _Doors(store, log)
-        for segment in store.segments:
+        for segment in store.log_files:
             for start, end in joined:
                 inside = max(start, segment.base), min(end, segment.end)
                 if inside[0] < inside[1]:

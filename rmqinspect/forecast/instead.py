@@ -26,6 +26,7 @@ import numpy as np
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.unread import segments_in
 from rmqinspect.broker.version_estimate import RELEASES
+from rmqinspect.commitlog.missing import doubles_of
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.consumequeue.units import message_mask, read_units
 from rmqinspect.damage.flipped_bit import flipped_bit
@@ -86,7 +87,7 @@ def other_ways(
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _unblocked(worst, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_bits_set_back(worst, store, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_all_read(worst, after))
-    ways += (_way(worst, outcome, remedy) for remedy, outcome in _without_empty_doubles(worst, store, after))
+    ways += (_way(worst, outcome, remedy) for remedy, outcome in _without_spare_doubles(worst, store, after))
     refused = worst if worst.refusal else replace(worst, refusal=_refused_by_others(worst, eras))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _remedies(refused, store, after))
     for way in _combinations(worst, eras, store, after):
@@ -180,28 +181,18 @@ def _with_all_read(worst: Outcome, after: After) -> Iterator[tuple[Remedy, Outco
         yield remedy, after(remedy).tell(worst.release, worst.clean_exit)
 
 
-def _without_empty_doubles(worst: Outcome, store: Store | None, after: After) -> Iterator[tuple[Remedy, Outcome]]:
-    """Yield what moves away segments without a record that begin where another one does, and a start after that."""
+def _without_spare_doubles(worst: Outcome, store: Store | None, after: After) -> Iterator[tuple[Remedy, Outcome]]:
+    """Yield what moves away segments that begin where another one does and hold nothing of their own, and a start."""
     if store is None:
         return
-    by_base: dict[int, list[Segment]] = {}
-    for segment in store.segments:
-        by_base.setdefault(segment.base, []).append(segment)
-    doubled = [segments for segments in by_base.values() if len(segments) > 1]
-    empty = [[segment for segment in segments if _is_empty(segment)] for segments in doubled]
-    # Where both hold records, or none does, nobody knows which one is right.
-    if doubled and all(len(members) == len(segments) - 1 for members, segments in zip(empty, doubled, strict=True)):
-        remedy = Remedy(moved=tuple(segment.name for members in empty for segment in members))
-        yield remedy, after(remedy).tell(worst.release, worst.clean_exit)
-
-
-def _is_empty(segment: Segment) -> bool:
-    """Whether a segment holds zeros and nothing else."""
     try:
-        with open_file(segment) as reader:
-            return not any(any(reader.read(at, _WINDOW)) for at in range(0, segment.size, _WINDOW))
+        doubles = list(doubles_of(store.segments))
     except Unreadable:
-        return False
+        return
+    # Where both have bytes of their own, nobody knows which one is right.
+    if doubles and all(double.differs_at is None for double in doubles):
+        remedy = Remedy(moved=tuple(double.file.name for double in doubles))
+        yield remedy, after(remedy).tell(worst.release, worst.clean_exit)
 
 
 def _other_releases(worst: Outcome, eras: Iterable[Outcome]) -> Iterator[Alternative]:

@@ -113,9 +113,9 @@ class LogRecords:
         request = Request(jobs=self.jobs, progress=self.progress, on_unreadable=self.unread.append)
         found, accounts = RecordFold(whole), dict[str, ByteAccount]()
         new = partial(Part, whole, Feed(scans).begin)
-        for part, account in folds_of(splits_in(read.segments, request), request, new):
+        for part, account in folds_of(splits_in(read.log_files, request), request, new):
             found.join(part.fold)
-            part.hand_on(account.segment, scans)
+            part.hand_on(account.segment, scans if not read.doubles else ())  # a broker scans all files of one base
             add_account(accounts, account)
         note_unread(self.unread, *found.unread)
         return found, accounts.values()

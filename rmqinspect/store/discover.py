@@ -14,7 +14,7 @@ Invariants:
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rmqinspect.errors import NotAStore
 from rmqinspect.store.broker_conf import read_settings, setting_size
 from rmqinspect.store.directory import QUEUE_FOLDERS, Row, find_place, kind_in, kind_of, rows_at, rows_below, rows_in
-from rmqinspect.store.file_type import own_base
+from rmqinspect.store.file_type import fullness, own_base
 from rmqinspect.store.log_paths import (
     LOG,
     LogPaths,
@@ -171,7 +171,7 @@ def _assemble(group: Group, settings: Mapping[str, str], base: int | None) -> St
         listing.note_absent(named)
     listing.add_unopened()
     ordered = tuple(listing.files.values())
-    segments = tuple(sorted((f for f in ordered if isinstance(f, Segment)), key=lambda f: (f.base, f.path)))
+    segments = _in_log_order(f for f in ordered if isinstance(f, Segment))
     queues = sorted(
         (f for f in ordered if isinstance(f, QueueFile)), key=lambda f: (f.topic, f.queue_id, f.kind, f.base)
     )
@@ -195,6 +195,17 @@ def _assemble(group: Group, settings: Mapping[str, str], base: int | None) -> St
         neighbours=not all(filesystem.isfile(one.real) for one in located),
         folders=tuple(folders),
     )
+
+
+def _in_log_order(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """Return segments by base; of several with one base, those with most in them first.
+
+    Which of them a broker reads is not defined: its list is in the order of a HashSet of paths. The log is that of the
+    fullest, and what the others hold besides `unread_doubles` tells.
+    """
+    by_place = sorted(segments, key=lambda one: (one.base, one.path))
+    bases = Counter(one.base for one in by_place)
+    return tuple(sorted(by_place, key=lambda one: (one.base, -fullness(one) if bases[one.base] > 1 else 0)))
 
 
 def name_of(path: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from rmqinspect.codec.layout import Container, parse, place_of
 from rmqinspect.codec.record_proof import find_magics, read_head
-from rmqinspect.errors import BadRecord
+from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, timer
 from rmqinspect.store.model import LAST_BASE, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
@@ -23,6 +23,7 @@ _SEARCHED = 1 << 20
 _FRONT = message.HEADS[False, False]
 _OFFSET_AT = place_of(_FRONT, "physical_offset")
 _OFFSET_SIZE = place_of(_FRONT, "sys_flag") - _OFFSET_AT
+_LOOKS = 64  # at places in a file, one page each
 # No log is 64 PiB long, so the first byte of an offset is 0; in text it never is.
 _OFFSET_LIMIT = 1 << 56
 # Milliseconds of the years 2004 and 3084: the range of plausible store timestamps.
@@ -112,6 +113,16 @@ def base_votes(file: StoreFile) -> Counter[int]:
         if len(own) == _OFFSET_SIZE:
             votes[int.from_bytes(own, "big", signed=True) - start] += 1
     return votes
+
+
+def fullness(file: StoreFile) -> int:
+    """Return how many of some places in a file are used; 0: all zeros, it seems, or it cannot be read."""
+    step = max(_PAGE, file.size // _LOOKS // _PAGE * _PAGE)
+    try:
+        with open_file(file) as reader:
+            return sum(any(reader.read(place, _PAGE)) for place in range(0, file.size, step))
+    except Unreadable:
+        return 0
 
 
 def _first(layout: object, raw: bytes) -> Container | None:

@@ -137,7 +137,7 @@ class Store:
     paths: tuple[str, ...]
     given: str  # what was given: "store", or the kind of its first loose part
     files: tuple[StoreFile, ...]
-    segments: tuple[Segment, ...]
+    segments: tuple[Segment, ...]  # by base; of one base those with most in them first
     segment_size: int | None
     queue_files: tuple[QueueFile, ...]
     index_files: tuple[StoreFile, ...]
@@ -213,6 +213,20 @@ class Store:
     def log_start(self) -> int:
         """Physical offset of the first byte of the log; 0 without segments."""
         return self.segments[0].base if self.segments else 0
+
+    @cached_property
+    def log_files(self) -> tuple[Segment, ...]:
+        """The segments that the log is read from: of several with one base the first, which has most in it."""
+        by_base: dict[int, Segment] = {}
+        for segment in self.segments:
+            by_base.setdefault(segment.base, segment)
+        return tuple(by_base.values())
+
+    @cached_property
+    def doubles(self) -> tuple[Segment, ...]:
+        """The segments that the log is not read from: another one has their base."""
+        read = {segment.path for segment in self.log_files}
+        return tuple(segment for segment in self.segments if segment.path not in read)
 
     def segment_at(self, physical_offset: int) -> Segment | None:
         """Return the segment that holds the byte at a physical offset, None where no segment does.

@@ -26,7 +26,7 @@ from rmqinspect.tables.read_log import (
     add_account,
     folds_of,
     readings,
-    report_missing,
+    report_account,
     splits_in,
 )
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, batches_of, column
@@ -60,15 +60,20 @@ SEGMENTS = pa.schema(
         column("first_store_timestamp", TIMESTAMP, "broker's clock at the first record"),
         column("last_store_timestamp", TIMESTAMP, "broker's clock at the last record"),
         column("end", pa.int64(), "physical offset after the last record"),
-        column("state", pa.string(), "full, current (still written), preallocated (empty), damaged, missing (no file)"),
+        column(
+            "state",
+            pa.string(),
+            "full, current (still written), preallocated (empty), damaged, missing (no file), double (another file of "
+            "this base is read)",
+        ),
     ]
 )
 
 
 def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `messages` in log order, whatever the number of threads."""
-    report_missing(missing_in(store), request)
-    yield from messages_in(store.segments, request)
+    report_account(store, request)
+    yield from messages_in(store.log_files, request)
 
 
 def messages_in(
@@ -118,8 +123,8 @@ def _size_of(item: Item[pa.RecordBatch]) -> int:
 
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `gaps`, in log order, with what no file has."""
-    report_missing(missing_in(store), replace(request, offsets=None))  # all of them are rows
-    yield from gap_batches(gaps_in(store, _accounts(store.segments, request)))
+    report_account(store, replace(request, offsets=None))  # all of them are rows
+    yield from gap_batches(gaps_in(store, _accounts(store.log_files, request)))
 
 
 def segment_gap_rows(segment: Segment, request: Request) -> Iterator[pa.RecordBatch]:
@@ -137,7 +142,7 @@ def gaps_in(store: Store, accounts: Mapping[str, ByteAccount]) -> list[Gap]:
     """Return the gaps in log order; `accounts` has the segments that were read, by path."""
     missing = missing_in(store)
     gaps: list[Gap] = []
-    for segment in store.segments:
+    for segment in store.log_files:
         before = [gap for gap in missing if gap.start < segment.base]
         missing = missing[len(before) :]
         gaps += before
@@ -155,8 +160,10 @@ def gap_batches(gaps: Sequence[Gap], witnesses: Sequence[int] | None = None) -> 
 def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`."""
     whole = replace(request, offsets=None)
-    report_missing(missing_in(store), whole)
-    yield from segment_batches(store, _accounts(store.segments, whole))
+    report_account(store, whole)
+    accounts = _accounts(store.log_files, whole)
+    # What is lost of the log is lost of these.
+    yield from segment_batches(store, {**accounts, **_accounts(store.doubles, replace(whole, on_gap=None))})
 
 
 def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterator[pa.RecordBatch]:
@@ -169,7 +176,8 @@ def segment_batches(store: Store, accounts: Mapping[str, ByteAccount]) -> Iterat
     last_base = max((account.segment.base for account in accounts.values() if account.records), default=-1)
     for segment in store.segments:
         account = accounts.get(segment.path) or ByteAccount(segment)
-        rows.append(_segment_row(account, segment.base < last_base, store.segment_size))
+        row = _segment_row(account, segment.base < last_base, store.segment_size)
+        rows.append(row if segment not in store.doubles else {**row, "state": "double"})
     if rows:
         yield pa.RecordBatch.from_pylist(sorted(rows, key=itemgetter("base")), schema=SEGMENTS)
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import Borders, Gap, ScanState, Split, plan_splits
-from rmqinspect.commitlog.missing import missing_in
+from rmqinspect.commitlog.missing import missing_in, unread_doubles
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders_differ, scan_split
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment, Store
@@ -282,8 +282,8 @@ def fold_log(store: Store, request: Request, new: Callable[[], Fold]) -> Fold:
     :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
     """
     whole = new()
-    report_missing(missing_in(store), request)
-    for fold, _ in folds_of(splits_in(store.segments, request), request, new):
+    report_account(store, request)
+    for fold, _ in folds_of(splits_in(store.log_files, request), request, new):
         whole.join(fold)
     return whole
 
@@ -313,6 +313,21 @@ def splits_in(segments: Sequence[Segment], request: Request, *, whole: bool = Fa
     inside = [clipped for split in splits if (clipped := split.clipped(start, end)) is not None]
     begins = [split.segment.base + split.start == start for split in inside]  # where the state is known
     return [replace(one, entry=request.entry) if known else one for one, known in zip(inside, begins, strict=True)]
+
+
+def report_account(store: Store, request: Request) -> None:
+    """Report what the log lacks in the range of offsets asked for: what no file has, and files that are not read."""
+    report_missing(missing_in(store), request)
+    report_doubles(store.segments, request)
+
+
+def report_doubles(segments: Iterable[Segment], request: Request) -> None:
+    """Report the files that are not read, for one before them has their base, and that hold other bytes than it."""
+    try:
+        for message in unread_doubles(segments, request.offsets or (0, 1 << 63)):
+            request.tell_unread(Unreadable(message))
+    except Unreadable as error:
+        request.tell_unread(error)
 
 
 def report_missing(gaps: Iterable[Gap], request: Request) -> None:

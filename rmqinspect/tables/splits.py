@@ -51,7 +51,7 @@ from rmqinspect.system.uri import abspath, basename
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import gap_batches, messages_in, segment_gap_rows
 from rmqinspect.tables.pointers import read_entries, units_in
-from rmqinspect.tables.read_log import report_missing
+from rmqinspect.tables.read_log import report_doubles, report_missing
 from rmqinspect.tables.sources import databases_of, unpacking_for, unread_places
 from rmqinspect.tables.table import Request
 from rmqinspect.text import name_text
@@ -106,6 +106,7 @@ class TableSplit:
     start: int = 0  # positions [start, end) in a segment
     end: int = 0
     missing: tuple[Gap, ...] = ()  # what no file has, before the split's segment; behind the last one, too
+    doubles: tuple[Segment, ...] = ()  # files of the segment's base that are not read
     missing_units: tuple[MissingUnits, ...] = ()  # what no queue file has, behind the split's files
     geometry: Geometry | None = None  # of an index file; inferred with the help of the store's other index files
 
@@ -196,13 +197,14 @@ def default_split_size(sizes: Sequence[int], workers: int) -> int:
 
 def _by_range(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
     missing = missing_in(store)
-    for number, segment in enumerate(store.segments, 1):
-        is_last = number == len(store.segments)
+    for number, segment in enumerate(store.log_files, 1):
+        is_last = number == len(store.log_files)
         own = [gap for gap in missing if is_last or gap.start < segment.base]
         missing = missing[len(own) :]
+        doubles = tuple(one for one in store.doubles if one.base == segment.base)
         for start in range(0, max(segment.size, 1), split_size):
             split = replace(one, files=(segment,), start=start, end=min(start + split_size, segment.size))
-            yield replace(split, missing=tuple(own) if start == 0 else ())
+            yield replace(split, missing=tuple(own) if start == 0 else (), doubles=doubles)
 
 
 def _by_queue_files(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
@@ -270,11 +272,14 @@ def _read_messages(split: TableSplit, request: Request) -> Iterator[pa.RecordBat
     if start < end:
         entry = walk_to(segment, origin, start) if start > origin else None
         inside = replace(request, offsets=(base + start, base + end), entry=entry)
+        report_doubles((segment, *split.doubles), inside)
         yield from messages_in([segment], inside)
 
 
 def _read_gaps(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
-    report_missing(split.missing, replace(request, offsets=None))  # all of them are rows
+    whole = replace(request, offsets=None)  # all of them are rows
+    report_missing(split.missing, whole)
+    report_doubles((split.segment, *split.doubles), whole)
     before = [gap for gap in split.missing if gap.start < split.segment.base]
     behind = [gap for gap in split.missing if gap not in before]
     yield from gap_batches(before)

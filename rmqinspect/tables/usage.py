@@ -33,7 +33,6 @@ from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Split
-from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
@@ -42,7 +41,7 @@ from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.read_log import add_account, folds_of, report_missing, splits_in
+from rmqinspect.tables.read_log import add_account, folds_of, report_account, splits_in
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column, millis, name_column, text
 from rmqinspect.tables.tally import BYTES, FIRST, LAST, MESSAGES, MOST, RECORDS, Tally, joined
 from rmqinspect.times import format_millis
@@ -296,11 +295,11 @@ def read_usage(
     :raises Unreadable: a file cannot be opened, and there is no `request.on_unreadable`.
     """
     new = partial(UsageFold, choose, frozenset(by))
-    report_missing(missing_in(store), request)
+    report_account(store, request)
     if sample is not None:
         return _read_sample(store, request, new, sample)
     sums, accounts = UsageSums(store, new()), dict[str, ByteAccount]()
-    for fold, account in folds_of(splits_in(store.segments, request), request, new):
+    for fold, account in folds_of(splits_in(store.log_files, request), request, new):
         sums.join(account.segment, fold)
         add_account(accounts, account)
     return sums.usage(accounts)

@@ -8,7 +8,6 @@ What they do to a broker depends on its version, so the releases that may have w
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 from rmqinspect.broker.eras import (
@@ -22,7 +21,7 @@ from rmqinspect.broker.eras import (
     severity_of,
 )
 from rmqinspect.codec.layout import Container, parse, place_of
-from rmqinspect.commitlog.missing import absent_in
+from rmqinspect.commitlog.missing import absent_in, doubles_of
 from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import reread_index_file
@@ -31,7 +30,7 @@ from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict
 from rmqinspect.schemas import checkpoint
 from rmqinspect.store.model import Oddity, Place, Segment, Store, StoreFile
 from rmqinspect.store.reader import lock_holder, open_file
-from rmqinspect.text import count
+from rmqinspect.text import count, group_digits
 from rmqinspect.times import time_words
 from rmqinspect.verify.codes import levels_up_to
 from rmqinspect.verify.findings import Finding, unread_finding
@@ -88,18 +87,27 @@ def check_files(store: Store) -> Iterator[Finding]:
             expected=f"a file {hole.start:020}",
             found="none",
         )
-    for before, after in pairwise(store.segments):
-        if before.base == after.base:
-            yield Finding(
-                "CL-DUPLICATE",
-                f"duplicate base offset: {before.name} has the same",
-                file=after.name,
-                physical_offset=after.base,
-            )
+    yield from _check_doubles(store)
     yield from _check_lock(store)
     yield from _check_types(store)
     for oddity in store.unread_entries:
         yield Finding("ST-IO", f"not read: {oddity.detail}", file=oddity.name)
+
+
+def _check_doubles(store: Store) -> Iterator[Finding]:
+    try:
+        for file, read, place in doubles_of(store.segments):
+            more = ", and all that this one holds"
+            if place is not None:
+                more = f", and is read; they differ at physical {group_digits(place)} ({place:#x})"
+            yield Finding(
+                "CL-DUPLICATE",
+                f"duplicate base offset: {read.name} has the same{more}",
+                file=file.name,
+                physical_offset=file.base,
+            )
+    except Unreadable as error:
+        yield unread_finding(error)
 
 
 def _name_beside(store: Store, base: int) -> str:
@@ -353,7 +361,7 @@ def _failed(store: Store, unread: Sequence[Database]) -> bool:
 def segments_for_quick(store: Store) -> list[Segment]:
     """Return the last segment with data, and the preallocated ones behind it."""
     chosen: list[Segment] = []
-    for segment in reversed(store.segments):
+    for segment in reversed(store.log_files):
         chosen.insert(0, segment)
         try:
             with open_file(segment) as reader:

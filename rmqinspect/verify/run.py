@@ -115,7 +115,7 @@ class VerifyRun:
         feed: Feed = NO_FEED,
     ) -> None:
         self.store, self.options, self.progress, self.feed = store, options, progress, feed
-        self.scans = feed.scans
+        self.scans = feed.scans if not store.doubles else ()  # a broker scans all files of one base
         self.memory = options.memory
         self.limit = max(options.max_findings, _LEAST_ROOM)
         self.deep = options.level == "deep"
@@ -341,7 +341,7 @@ class VerifyRun:
 
 def splits_to_read(store: Store, level: str) -> list[Split]:
     """Return the parts of the log that a level reads."""
-    return plan_splits(segments_for_quick(store) if level == "quick" else store.segments, SPLIT_SIZE)
+    return plan_splits(segments_for_quick(store) if level == "quick" else store.log_files, SPLIT_SIZE)
 
 
 def _expect_log(splits: Sequence[Split]) -> None:
