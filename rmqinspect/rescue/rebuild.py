@@ -400,8 +400,8 @@ class _Writer:
     def _notes(self) -> Iterator[str]:
         for topic in sorted(self._no_folders):
             yield f"a queue of {escape(topic)!r} gets no units: no folder has such a name"
-        for (topic, queue_id), number in sorted(self._queues.former.items()):
-            what = f"{count(number, 'record')} of before its topic was made again"
+        for (topic, queue_id), gone in sorted(self._queues.former.items()):
+            what = f"{count(gone, 'record')} of before its topic was made again"
             yield f"{escape(topic)} queue {queue_id}: {what}, and none since: the queue is gone, as brokers leave it"
         for (topic, queue_id), written in sorted(self._rebuilt.queues.items()):
             name = f"{escape(topic)} queue {queue_id}"
