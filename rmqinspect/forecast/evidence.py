@@ -269,7 +269,11 @@ class Evidence:
             return True
         if self._is_known(outcome, topic, queue_id, {queue.topic for queue in queues}):
             return True
-        return rules_of_start(outcome.release).deleted_offsets and (topic, queue_id) in self._consumed
+        return self.is_proven(outcome.release, topic, queue_id)
+
+    def is_proven(self, release: str, topic: str, queue_id: int) -> bool:
+        """Whether an offset of a group of users proves a queue."""
+        return rules_of_start(release).deleted_offsets and (topic, queue_id) in self._consumed
 
     @staticmethod
     def _is_kept(outcome: Outcome, topic: str) -> bool:

@@ -25,8 +25,13 @@ from rmqinspect.forecast.outcome import GroupBeyond, GroupStart, Outcome, QueueO
 def note_groups(outcome: Outcome, evidence: Evidence) -> None:
     """Note what a start means to the groups of a store.
 
-    A queue that is not there is made when it is asked for, and begins at 0; not that of a topic that was deleted.
+    A queue that is not there is made when it is asked for, and begins at 0; not that of a topic that was deleted. Where
+    topics.json has lost the topic, the queue comes back with the topic, which consumers ask for.
     """
+
+    def is_made(topic: str, queue_id: int) -> bool:
+        return topic in evidence.topics or evidence.is_proven(outcome.release, topic, queue_id)
+
     queues = {
         (lost[:2]): QueueOutcome(*lost[:2], 0, 0, 0, 0, given_twice=lost.given_twice) for lost in outcome.lost_queues
     }
@@ -34,7 +39,7 @@ def note_groups(outcome: Outcome, evidence: Evidence) -> None:
     met = [
         (entry, queues.get(name) or QueueOutcome(*name, 0, 0, 0, 0))
         for entry in evidence.group_offsets
-        if (name := (entry.topic, entry.queue_id)) in queues or (entry.offset > 0 and entry.topic in evidence.topics)
+        if (name := (entry.topic, entry.queue_id)) in queues or (entry.offset > 0 and is_made(*name))
     ]
     outcome.groups_beyond = sorted(
         GroupBeyond(entry.group, entry.topic, entry.queue_id, entry.offset, queue.max_after)

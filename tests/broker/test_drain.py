@@ -33,7 +33,7 @@ def asked(root: Path, topic: str, queue_id: int) -> Iterator[tuple[Store, Consum
 
 @cache
 def sound_of_case() -> Collection[Place]:
-    return sound_places(outcome_store(CASE))
+    return sound_places(open_store([str(outcome_store(CASE))]))
 
 
 def log_of(store: Store) -> ConsumerLog:
@@ -41,7 +41,7 @@ def log_of(store: Store) -> ConsumerLog:
 
 
 def drained(root: Path, topic: str, queue_id: int, release: str = "5.3.3", **more: int) -> list[Trouble]:
-    sound = sound_of_case() if root == outcome_store(CASE) else sound_places(root)
+    sound = sound_of_case() if root == outcome_store(CASE) else sound_places(open_store([str(root)]))
     with asked(root, topic, queue_id) as (store, queue):
         return troubles_of(store, queue, release, doubtful_units(queue, release, sound), **more)
 

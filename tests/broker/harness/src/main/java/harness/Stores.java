@@ -37,7 +37,9 @@ final class Stores {
         MixAll.properties2Object(settings, config);
         MixAll.properties2Object(settings, broker);
         config.setStorePathRootDir(root.toString());
-        config.setStorePathCommitLog(root.resolve("commitlog").toString());
+        if (settings.getProperty("storePathCommitLog") == null) {
+            config.setStorePathCommitLog(root.resolve("commitlog").toString());
+        }
         config.setHaListenPort(freePort());
         DefaultMessageStore store = construct(typeOfStore(settings), config, broker, topics(root));
         silenceDelays(store);
