@@ -94,7 +94,7 @@ def other_ways(
         known = [other for other in ways if not _is_older(other.outcome, worst)]
         if any(other.outcome.verdict is Verdict.SAFE and not other.remedy.costs for other in known):
             break
-        if all(_rank(way) < _rank(other) for other in known):
+        if all(_rank(way, worst) < _rank(other, worst) for other in known):
             ways.append(way)
     judged = [_judged(way, worst, [worst, *(other.outcome for other in ways)]) for way in ways]
     least = min((price(way.outcome) for way in repaired), default=None)
@@ -102,25 +102,32 @@ def other_ways(
         # The new store of one is as much work as that of the other: the dearer one is never advised.
         is_better = _is_better(way.outcome, worst) and price(way.outcome) == least
         judged.append(way._replace(is_better=is_better))
-    return sorted(judged, key=lambda way: (not way.is_better, _rank(way)))
+    return sorted(judged, key=lambda way: (not way.is_better, _rank(way, worst)))
 
 
-def _rank(way: Alternative) -> tuple[object, ...]:
+def _rank(way: Alternative, worst: Outcome) -> tuple[object, ...]:
+    """Return the order of choices: what it costs, how much work it is, what it brings back, what it changes."""
     effort = (REBUILD, SALVAGE).index(way.tool) + 1 if way.tool else 0
     return (
         price(way.outcome),
         effort,
-        -way.outcome.healed_units,
+        -_units_after(way.outcome),
         len(way.remedy.costs),
-        len(way.remedy.steps),
+        # Lines of broker.conf, or another exit, are less than another broker, or a change of files.
+        len(way.remedy.steps) - len(way.remedy.settings) + (way.outcome.release != worst.release),
     )
 
 
 def _judged(way: Alternative, worst: Outcome, outcomes: Iterable[Outcome]) -> Alternative:
     """Return a way with what is known once all are walked: another that ends there may bring back more units."""
     log = way.outcome.min_offset, way.outcome.end_offset
-    most = max(one.healed_units for one in outcomes if (one.min_offset, one.end_offset) == log)
-    return way._replace(is_better=_is_better(way.outcome, worst), units_missed=most - way.outcome.healed_units)
+    most = max(_units_after(one) for one in outcomes if (one.min_offset, one.end_offset) == log)
+    return way._replace(is_better=_is_better(way.outcome, worst), units_missed=most - _units_after(way.outcome))
+
+
+def _units_after(outcome: Outcome) -> int:
+    """Return how many units all queues have after a start: those that stay, and those that come back."""
+    return sum(queue.max_after - queue.min_after for queue in outcome.queues)
 
 
 def _is_better(outcome: Outcome, worst: Outcome) -> bool:

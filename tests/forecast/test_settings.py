@@ -116,6 +116,16 @@ def test_up_to_4_4_queues_of_another_size_are_left_aside() -> None:
     assert all(queue.max_after == 0 for queue in outcome.queues)
 
 
+@pytest.mark.parametrize("release", ["4.3.2", "4.9.7"])
+def test_the_lines_that_broker_conf_lacks_come_before_another_broker(release: str) -> None:
+    """4.9.2 leaves queue files of another size aside and makes them anew: it loses nothing, and heals nothing more."""
+    store = _store(f"base-{release}-clean", brokerName="a")
+    best = forecast(store, ForecastRequest(release=release, instead=True)).instead[0]
+    assert best.outcome.release == release
+    assert best.remedy.settings
+    assert (best.outcome.verdict, best.units_missed, best.is_better) == (Verdict.SAFE, 0, True)
+
+
 def test_index_files_of_another_geometry_are_told() -> None:
     conf = {"mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "400", "maxIndexNum": "250"}
     outcome = forecast(_store("base-5.3.3-halt", **conf), ForecastRequest(release="5.3.3")).worst
