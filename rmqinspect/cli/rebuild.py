@@ -76,7 +76,8 @@ def run(arguments: RebuildArguments) -> int:
             lines = (*_receipt_lines(result.receipt, target), *_to_do(result, store.paths, target), *proven)
             print_answered(lines, colour=use_colour(arguments.color))
         if not result.holds:
-            raise DamageFound(f"{shown(target)}: not made: {_why(result, store.paths)}")
+            what = "would not be made" if arguments.dry_run else "not made"
+            raise DamageFound(f"{shown(target)}: {what}: {_why(result, store.paths)}")
     if is_made and not arguments.quiet:
         click.echo(f"made: {shown(target)}, {shown(receipt_path(target))}", err=True)
     if not is_made and not arguments.dry_run:
@@ -85,8 +86,8 @@ def run(arguments: RebuildArguments) -> int:
 
 
 def _why(result: "Result", paths: Sequence[str]) -> str:
-    assert result.proof is not None, "of what is not written nothing is wrong"
-    if result.proof.damage or not result.proof.complete:
+    proof = result.proof
+    if proof is None or proof.damage or not proof.complete:
         # The log was sound record by record: offsets of its records contradict each other, or other files are damaged.
         again = [one for one in result.receipt.derived.odd_queues if one.left_out and not one.restarts]
         if again:
@@ -97,6 +98,9 @@ def _why(result: "Result", paths: Sequence[str]) -> str:
                 "out again after it had started without the end of a queue, and no queue leads to both. This keeps "
                 f"the earlier ones, and lists the later ones with their bodies: {fill_command(SALVAGE, paths)}"
             )
+        if proof is None:
+            salvage = fill_command(SALVAGE, paths)
+            return f"queues lack offsets, or have them twice; this lists what it leaves out: {salvage}"
         return f"it would be {result.receipt.verdict}; what contradicts each other salvage leaves out, and lists"
     return f"its next start: {result.receipt.next_start}"
 

@@ -39,6 +39,7 @@ from rmqinspect.rescue.sound_log import refuse_damage, refuse_unread_databases
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.schemas.dledger import EntryIndexUnit
 from rmqinspect.store.discover import open_store
+from rmqinspect.store.log_paths import paths_in
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import allocated_size, running_broker
 from rmqinspect.system import uri
@@ -69,6 +70,10 @@ _KEPT_FILES = (
 _WRITTEN_ANEW = ("checkpoint", "abort")
 
 _LOGS = ("commitlog", "dledger-")  # folders of a log
+
+_BELOW_ROOT = (
+    "all of the new store is below its root: take {} out of broker.conf before it is started, or let them name it"
+)
 
 Note = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -203,7 +208,8 @@ class RebuildJob:
         self._name_left_out_of(in_rocksdb=plan.in_rocksdb is not None)
         receipt = self._rebuild_receipt(plan, counted or Rebuilt(), release, why, assumed, None, dry_run=True)
         keeps = bool(self._beyond) and all(one.is_proven for one in self._beyond)
-        return Result(receipt, None, holds=True, salvage_keeps_ends=keeps, lacks_topics=self._lacks_topics(receipt))
+        holds = counted is None or not contradicts_itself(counted)
+        return Result(receipt, None, holds, salvage_keeps_ends=keeps, lacks_topics=self._lacks_topics(receipt))
 
     def _rebuild_receipt(
         self,
@@ -242,7 +248,7 @@ class RebuildJob:
                 for one in self._beyond
             ],
             unnamed_topics=self._unnamed_topics(rebuilt),
-            notes=rebuilt.notes,
+            notes=[*self._below_root(), *rebuilt.notes],
             verdict=None if proof is None else proof.verdict,
             next_start=None if start is None else verdict_line(start),
             run=as_object(describe_run()),
@@ -309,6 +315,11 @@ class RebuildJob:
         if settings.has_rocksdb_queues and QUEUES in plan.what:
             plan = replace(plan, in_rocksdb=self._rocksdb_folder(), batch_topics=frozenset())
         return plan, assumed
+
+    def _below_root(self) -> Iterator[str]:
+        """Yield what is to be changed in broker.conf, where it names folders beside the root."""
+        if elsewhere := paths_in(self._store.settings):
+            yield _BELOW_ROOT.format(", ".join(elsewhere))
 
     def _untold(self) -> Iterator[str]:
         """Yield which sizes no file tells: those of another broker would let it refuse the new store."""
@@ -422,7 +433,7 @@ class RebuildJob:
     def _prove(self, release: str) -> VerifyResult:
         """Verify the new store, and walk its next start."""
         request = self._request
-        store = open_store([self._new.folder], config=request.config, max_config=request.max_config)
+        store = open_store([self._new.folder], config=request.config, max_config=request.max_config, below_root=True)
         store = replace(store, name=os.path.basename(self._new.target), remarks=())
         options = VerifyOptions("deep", jobs=request.jobs, broker_version=release)
         with unpacked(store) as whole:
@@ -458,6 +469,11 @@ def log_name(segment: Segment) -> str:
 
 def _is_ledger_index(size: int) -> bool:
     return 0 < size <= _LARGEST_FILE and size % EntryIndexUnit.sizeof() == 0
+
+
+def contradicts_itself(rebuilt: Rebuilt) -> bool:
+    """Whether a sound log has queues with offsets that no record has, or that two have: no rebuilt queue is right."""
+    return any(one.copies or (one.left_out and not one.restarts) for one in rebuilt.queues.values())
 
 
 def derived(rebuilt: Rebuilt) -> document.Derived:

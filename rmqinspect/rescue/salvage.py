@@ -187,7 +187,7 @@ class SalvageJob(FilesJob):
                 f"more than 127 bytes need 5.1.0, IPv6 hosts 4.6.0; --broker-version names a later one"
             )
         plan, assumed = self._plan(release)
-        self._notes += [*assumed, *self._untyped(sources)]
+        self._notes += [*assumed, *self._below_root(), *self._untyped(sources)]
         digests, misplaced, marked = self._digests(watches), set[int](), False
         outliers = read_order(sources, repairs=self._asked.repairs)
         if not any(source.store.queue_files for source in sources):

@@ -31,6 +31,7 @@ from rmqinspect.store.log_paths import (
     locate_log,
     no_store_given,
     not_read,
+    paths_in,
     shown_folder,
     taken,
     why_absent,
@@ -80,15 +81,22 @@ _MAX_DEPTH = 6
 
 
 def open_store(
-    paths: Sequence[str], *, config: str | None = None, base: int | None = None, max_config: int = MAX_CONFIG_SIZE
+    paths: Sequence[str],
+    *,
+    config: str | None = None,
+    base: int | None = None,
+    max_config: int = MAX_CONFIG_SIZE,
+    below_root: bool = False,
 ) -> Store:
     """Return the one store at `paths`, or made of the files and folders at `paths`.
+
+    `below_root`: all of it is below its root, wherever `config` has the parts of another store.
 
     :raises NotAStore: there is no store, or more than one.
     :raises Unreadable: a given path cannot be listed or read.
     :raises BadOption: `config` is malformed.
     """
-    stores = open_stores(paths, config=config, base=base, max_config=max_config)
+    stores = open_stores(paths, config=config, base=base, max_config=max_config, below_root=below_root)
     if len(stores) > 1:
         raise NotAStore(
             "several stores given, give one: " + ", ".join(uri.shown(path) for store in stores for path in store.paths)
@@ -97,7 +105,12 @@ def open_store(
 
 
 def open_stores(
-    paths: Sequence[str], *, config: str | None = None, base: int | None = None, max_config: int = MAX_CONFIG_SIZE
+    paths: Sequence[str],
+    *,
+    config: str | None = None,
+    base: int | None = None,
+    max_config: int = MAX_CONFIG_SIZE,
+    below_root: bool = False,
 ) -> list[Store]:
     """Return the stores at `paths`: one per root; loose files and folders join the only root.
 
@@ -110,6 +123,9 @@ def open_stores(
     :raises BadOption: `config` is malformed.
     """
     settings = read_settings(config) if config else {}
+    if below_root:
+        elsewhere = paths_in(settings)
+        settings = {name: value for name, value in settings.items() if name not in elsewhere}
     paths = [uri.local_path(path) for path in paths] or configured_paths(settings)
     if not paths:
         raise NotAStore(no_store_given(config, settings))

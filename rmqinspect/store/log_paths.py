@@ -32,6 +32,7 @@ from rmqinspect.system import filesystem, uri
 from rmqinspect.text import name_text
 
 ROOT_SETTING = "storePathRootDir"
+_PATHS = ("storePath", "readOnlyCommitLogStorePaths")  # how their names begin
 SPLITTER = ","  # MixAll.MULTI_PATH_SPLITTER, unless a system property says otherwise
 LOG = "commitlog"
 _UP = 2  # folders above the store in which others of the copy are looked for
@@ -62,6 +63,11 @@ class LogPaths(NamedTuple):
     def absent(self) -> list[NamedFolder]:
         """Return the named folders that are nowhere."""
         return [folder.named for folder in self.folders if folder.real is None]
+
+
+def paths_in(settings: Mapping[str, str]) -> list[str]:
+    """Return the names of the settings that name files or folders of a store, but for its root's."""
+    return sorted(name for name in settings if name.startswith(_PATHS) and name != ROOT_SETTING)
 
 
 def named_folders(settings: Mapping[str, str]) -> list[NamedFolder]:
