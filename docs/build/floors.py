@@ -57,7 +57,7 @@ FLOORS = (
     Folder(
         6,
         "forecast",
-        "broker codec commitlog config consumequeue damage index rocksdb store tables",
+        "broker codec commitlog config consumequeue damage index rocksdb store tables timer",
         "what a broker does to a store at its next start",
     ),
     Folder(

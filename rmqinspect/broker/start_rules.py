@@ -635,7 +635,15 @@ class DelayRules(RuleSet):
             "end": "it is set to the end of the queue: what waits there is not delivered",
         },
     )
-
+    timer_beyond = Rule(
+        "the timer's offset in timercheck, beyond the end of its queue",
+        "TimerMessageStore#recover, #enqueue",
+        (("4.0.0", "wait"), ("5.3.2", "end")),
+        {
+            "wait": "it stays: no new timer message is taken until its queue has grown that far",
+            "end": "it is set to the end of the queue",
+        },
+    )
     delete_key = Rule(
         "how TIMER_DEL_UNIQKEY names the message, without the setting appendTopicForTimerDeleteKey (5.4.0)",
         "TimerMessageStore#buildDeleteKey",

@@ -34,7 +34,9 @@ from rmqinspect.forecast.outcome import (
     Verdict,
 )
 from rmqinspect.forecast.words import (
+    again_words,
     already_lost,
+    delay_words,
     group_words,
     healed_words,
     loss_words,
@@ -44,6 +46,7 @@ from rmqinspect.forecast.words import (
     reach_words,
     refusal_words,
     span_of,
+    transaction_words,
     unit_words,
     verdict_line,
 )
@@ -190,6 +193,9 @@ def _start_lines(outcome: Outcome) -> Iterator[str]:
     yield from SCREEN.rows("heals", healed_words(outcome))
     yield from SCREEN.several("groups", _group_words(outcome))
     yield from SCREEN.several("consumers", reach_words(outcome))
+    yield from SCREEN.several("delayed", delay_words(outcome))
+    yield from SCREEN.rows("half", transaction_words(outcome))
+    yield from SCREEN.rows("again", again_words(outcome))
     yield from SCREEN.rows("no queue", no_queue_words(outcome))
     yield from SCREEN.rows("already lost:", "; ".join(already_lost(outcome)))
     if outcome.acknowledged is not None:

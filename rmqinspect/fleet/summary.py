@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from rmqinspect.document import Part, means
 from rmqinspect.forecast.advice import Action
+from rmqinspect.forecast.document import MISSED
 from rmqinspect.forecast.outcome import COSTS, Forecast, Verdict
 from rmqinspect.show.overview import Overview, how_stopped
 from rmqinspect.show.stores import writer_of, writer_told
@@ -122,11 +123,8 @@ def _of_start(start: Mapping[str, Any]) -> dict[str, Any]:
         "next_start": start.get("verdict"),
         "messages_lost": lost,
         "unreachable_messages": start.get("unreachable_messages") if lost is not None else None,
-        "missed_messages": sum(start.get(name) or 0 for name in _MISSED) if lost is not None else None,
+        "missed_messages": sum(start.get(name) or 0 for name in MISSED[1:]) if lost is not None else None,
     }
-
-
-_MISSED = ("wrong_messages", "jumped_messages", "skipped_messages")
 
 
 # --- what to do first ------------------------------------------------------------------------------

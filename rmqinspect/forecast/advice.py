@@ -9,6 +9,7 @@ first.
     SAFE, uncounted                 anything                   forecast
     SAFE         none               nothing                    start
     SAFE         none               segments are missing       look for them
+    SAFE         none               timers wait for a clock    set it back, then start
     SAFE         none               behind the log's end       look for it, then start
     any other    one                                           that choice
     LOSES        none                                          save what it loses
@@ -98,6 +99,8 @@ def _of_safe(worst: Outcome) -> FirstStep:
     """Return the step before a start that loses nothing, and that nothing betters."""
     if any(LOOK_FOR in text for text in already_lost(worst)):
         return FirstStep(Action.LOOK, LOOK_FOR)
+    if worst.timer is not None and worst.timer.stuck and worst.timer.cure is not None:
+        return FirstStep(Action.REMEDY, f"{worst.timer.cure}; then start it")
     gone = worst.acknowledged
     if gone is None:
         return FirstStep(Action.START, "start it")

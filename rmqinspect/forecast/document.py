@@ -9,20 +9,25 @@ from operator import attrgetter
 from typing import Annotated, Any
 
 from rmqinspect.broker.acknowledged import Acknowledged, acknowledged_words
+from rmqinspect.broker.unread import Unread
 from rmqinspect.document import AnyPart, Part, Row, as_object, means, page_rows
 from rmqinspect.forecast.advice import FirstStep, choice_cost, first_step
 from rmqinspect.forecast.outcome import (
     STARTING,
+    Again,
     Alternative,
     Forecast,
     GroupBeyond,
     InReplica,
+    LevelStart,
     Outcome,
     Rejected,
     SetBack,
+    TimerStart,
+    TransactionStart,
     Verdict,
 )
-from rmqinspect.forecast.words import already_lost
+from rmqinspect.forecast.words import NOT_RECEIVED, already_lost
 from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name
 
@@ -96,6 +101,11 @@ class WayPart(Part, frozen=True):
     healed_units: Annotated[int, means("of this way")]
     bits: list[Annotated[SetBack, means("bytes of which one bit was flipped, with proof, to set back")]]
     loses: Annotated[str, means("what this way costs, in words")]
+    copied: dict[str, Annotated[str, means("files to copy, and the names of their copies")]]
+    delay_levels: dict[
+        str, Annotated[int, means("levels, and their offsets to set in `config/delayOffset.json` before")]
+    ]
+    tool: Annotated[str | None, means("`rebuild` or `salvage`: the command that makes the store to start; else null")]
 
 
 class GroupQueuePart(Part, frozen=True):
@@ -168,6 +178,15 @@ class AcknowledgedPart(Part, frozen=True):
     span_ms: Annotated[int | None, means("from the last record that is here to the newest proof; null: not known")]
     proofs: list[Annotated[str, means("files that prove it")]]
     words: Annotated[str, means("all of it in a sentence")]
+
+
+class UnreadPart(Part, frozen=True):
+    """What lies where the broker does not look."""
+
+    file: Annotated[str, means("relative to the store")]
+    holds: Annotated[str, means("what it holds")]
+    words: Annotated[str, means("what it means, in a sentence")]
+    remedy: Annotated[str, means("what makes the broker read it")]
 
 
 class OutcomePart(Part, frozen=True, kw_only=True):
@@ -260,6 +279,17 @@ class OutcomePart(Part, frozen=True, kw_only=True):
     in_no_queue: dict[
         str, Annotated[int, means("records of a topic that has no queue, and of which nothing proves that it had one")]
     ]
+    undelivered_messages: Annotated[
+        int, means("delayed messages that the broker never delivers, at most: the sums of `delay_levels` and `timer`")
+    ]
+    delay_levels: list[Annotated[LevelStart, means("delay levels that pass messages over, or deliver some again")]]
+    timer: Annotated[TimerStart | None, means("where the timer goes on; null where it goes on as it stopped")]
+    transactions: Annotated[
+        TransactionStart | None,
+        means("half messages whose check goes on elsewhere; null where there are none"),
+    ]
+    again: Annotated[Again | None, means("messages that come a second time; null: nothing was counted")]
+    unread: list[Annotated[UnreadPart, means("what lies only where the broker of `broker.conf` does not look")]]
     judged: Annotated[
         bool, means("whether all records of the log were compared with the queues; else a sample of it was")
     ]
@@ -268,7 +298,10 @@ class OutcomePart(Part, frozen=True, kw_only=True):
     ]
 
 
-_AT_RISK = ("lost_messages", "unreachable_messages", "wrong_messages", "jumped_messages", "skipped_messages")
+MISSED = tuple(f"{name}_messages" for name, *_ in NOT_RECEIVED)
+"""Fields with the numbers of messages that consumers do not get, but for those that the start deletes."""
+
+_AT_RISK = ("lost_messages", *MISSED)
 
 
 def messages_at_risk(outcome: Mapping[str, Any]) -> int:
@@ -352,6 +385,9 @@ def outcome_document(
         wrong_messages=outcome.wrong,
         jumped_messages=outcome.jumped,
         skipped_messages=outcome.skipped,
+        undelivered_messages=outcome.undelivered,
+        again=outcome.again if outcome.losses_counted and is_told(outcome) else None,
+        unread=[_unread(one) for one in outcome.unread],
         acknowledged=outcome.acknowledged and _acknowledged(outcome.acknowledged),
         lost_bytes_by_topic=losses.bytes_by_topic,
         decisions=[_part(StepPart, step, inputs=dict(step.inputs)) for step in outcome.decisions],
@@ -379,6 +415,10 @@ def _acknowledged(found: Acknowledged) -> AcknowledgedPart:
     )
 
 
+def _unread(one: Unread) -> UnreadPart:
+    return UnreadPart(one.file, one.holds, str(one), one.remedy)
+
+
 def _replica(found: InReplica, listing: str | None) -> ReplicaPart:
     topics = dict(found.by_topic), dict(found.missing_by_topic)
     return ReplicaPart(found.name, found.there, found.by_id, found.missing, found.not_looked_for, *topics, listing)
@@ -386,11 +426,27 @@ def _replica(found: InReplica, listing: str | None) -> ReplicaPart:
 
 def _way(way: Alternative) -> WayPart:
     outcome, remedy = way.outcome, way.remedy
-    priced = outcome.verdict.value, outcome.losses.messages, way.is_better
-    start = outcome.release, outcome.clean_exit, outcome.scan_start
-    changed = dict(remedy.lengths), dict(remedy.renamed), dict(remedy.settings)
-    beside = list(remedy.costs), outcome.unreachable, outcome.healed_units
-    return WayPart(way.way, *priced, *start, list(remedy.moved), *changed, *beside, list(remedy.bits), choice_cost(way))
+    return WayPart(
+        way=way.way,
+        verdict=outcome.verdict.value,
+        lost_messages=outcome.losses.messages,
+        better=way.is_better,
+        broker_version=outcome.release,
+        clean_exit=outcome.clean_exit,
+        scan_start_base=outcome.scan_start,
+        moved=list(remedy.moved),
+        lengths=dict(remedy.lengths),
+        renamed=dict(remedy.renamed),
+        settings=dict(remedy.settings),
+        costs=list(remedy.costs),
+        unreachable_messages=outcome.unreachable,
+        healed_units=outcome.healed_units,
+        bits=list(remedy.bits),
+        loses=choice_cost(way),
+        copied=dict(remedy.copied),
+        delay_levels={str(level): offset for level, _, offset in remedy.levels},
+        tool=way.tool or None,
+    )
 
 
 def _part(kind: type[AnyPart], of: Any, **others: Any) -> AnyPart:

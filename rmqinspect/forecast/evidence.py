@@ -6,10 +6,12 @@ A start is told of a whole store only: what to say of parts of one.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from rmqinspect.broker.acknowledged import Acknowledged, acknowledged_behind
+from rmqinspect.broker.delay_levels import DELAY_OFFSETS, DelayLevels, offsets_in
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.broker.gone import TOPICS, changed_by_a_broker, reserved_hours, was_cleaned
+from rmqinspect.broker.gone import TIMERCHECK, TOPICS, changed_by_a_broker, reserved_hours, was_cleaned
 from rmqinspect.broker.groups import is_system_group
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.commitlog.tail import LogEnd, Sample, find_log_end, sample_edges
@@ -25,7 +27,7 @@ from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
 from rmqinspect.forecast.log_records import LogRecords
-from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict
+from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict, note_unread
 from rmqinspect.forecast.queue import BATCH, UNITS
 from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
@@ -35,7 +37,18 @@ from rmqinspect.forecast.words import LOOK_FOR
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, last_half, last_indexed, unread_databases
 from rmqinspect.store.model import Segment, Store
+from rmqinspect.tables.delays import count_stuck
+from rmqinspect.tables.groups import ends_of, pop_counts, pop_queues
+from rmqinspect.tables.table import Request
 from rmqinspect.text import count, group_digits, text_of
+from rmqinspect.timer.log import (
+    TimerLog,
+    count_in_slots,
+    current_wheel,
+    find_precision,
+    read_timercheck,
+    timer_log_files,
+)
 from rmqinspect.topics import OP_TOPIC, SCHEDULE_TOPIC, is_system_topic
 
 _WHAT_DECIDES = "abort (how the last stop is taken), checkpoint, consumequeue and index"
@@ -64,6 +77,14 @@ _HOUR = 3_600_000  # ms
 _LEVELS = 1 << 31  # queues of the schedule topic, whose number is not in topics.json: any
 _KEPT = {"schedule": (SCHEDULE_TOPIC,), "op": (SCHEDULE_TOPIC, OP_TOPIC)}  # by `Rules.kept_topics`
 _WHOLE = ("checkpoint", "index", "timerlog", "timerwheel")  # a start depends on whether they are there
+
+
+class TimerPlace(NamedTuple):
+    """Where the timer goes on: all 0 without a timercheck."""
+
+    fired: int  # ms; slots of the wheel before it have fired
+    taken: int  # queue offset behind what it had taken of its topic
+    next_offset: int  # from which on it takes it now
 
 
 Announce = Callable[[int, str], None]
@@ -289,6 +310,59 @@ class Evidence:
             for entry in self.group_offsets
             if entry.offset > 0 and not is_system_group(entry.group)
         )
+
+    @cached_property
+    def delay_offsets(self) -> Mapping[int, int]:
+        """The next queue offset of each delay level, as a broker reads it."""
+        return offsets_in(read_config(self.store, DELAY_OFFSETS))
+
+    @cached_property
+    def levels(self) -> DelayLevels:
+        """The queues of the delay levels."""
+        return DelayLevels(self.store, self.log_end.newest_timestamp)
+
+    @cached_property
+    def timer_goes_on(self) -> TimerPlace | None:
+        """Where the timer goes on, by timercheck; None if that cannot be read."""
+        try:
+            check = read_timercheck(self.store.config_files.get(TIMERCHECK))
+            taken, master = int(check.last_timer_queue_offset), int(check.master_timer_queue_offset)
+            return TimerPlace(int(check.last_read_timestamp), taken, min(taken, master))
+        except Unreadable as error:
+            note_unread(self.unread, str(error))
+            return None
+
+    def fired_again(self, fired: int) -> int | None:
+        """Return how many timer messages lie in slots from a time (ms) to that of the newest record, at most.
+
+        They may have fired since timercheck was written. None: the wheel cannot be read.
+        """
+        wheel, newest = current_wheel(self.store.files), self.log_end.newest_timestamp
+        if wheel is None or newest is None or newest < fired:
+            return 0
+        try:
+            precision = find_precision(self.store.settings, TimerLog(timer_log_files(self.store.files)), ())
+            return count_in_slots(wheel, fired // precision, newest // precision)
+        except Unreadable as error:
+            note_unread(self.unread, str(error))
+            return None
+
+    @cached_property
+    def stuck_timers(self) -> int:
+        """How many timer messages wait for a time before that of the timer's clock, which ran ahead."""
+        return count_stuck(self.store)
+
+    @cached_property
+    def unacknowledged(self) -> int | None:
+        """How many messages were popped, and not acknowledged; None: what tells it cannot be read."""
+        failed: list[str] = []
+        request = Request(on_unreadable=failed.append)
+        queues = pop_queues(self.store)
+        if not queues:
+            return 0
+        counts = pop_counts(self.store, self.group_offsets, ends_of(self.store, request, queues), request)
+        note_unread(self.unread, *failed)
+        return None if failed else sum(one.in_flight + one.awaiting_revive for one in counts.values())
 
     @cached_property
     def acknowledged(self) -> Acknowledged | None:

@@ -75,15 +75,20 @@ After = Callable[[Remedy], Walks]
 
 
 def other_ways(
-    worst: Outcome, store: Store | None, after: After, repaired: Sequence[Alternative] = ()
+    worst: Outcome,
+    store: Store | None,
+    after: After,
+    repaired: Sequence[Alternative] = (),
+    edited: Sequence[Alternative] = (),
 ) -> list[Alternative]:
     """Return the other ways to start, the best one first; without a store no file is looked into for its name.
 
-    `repaired` are those by `rebuild` and `salvage`, which are compared with the others.
+    `repaired` are those by `rebuild` and `salvage`, `edited` those by an edit of a configuration file: both are
+    compared with the others.
     """
     plain = after(NO_REMEDY)
     eras = plain.tell_all(RELEASES, clean=worst.clean_exit)
-    ways = [_other_exit(worst, store, after), *_other_releases(worst, eras)]
+    ways = [*edited, _other_exit(worst, store, after), *_other_releases(worst, eras)]
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _unblocked(worst, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_bits_set_back(worst, store, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_all_read(worst, after))

@@ -134,6 +134,65 @@ class GroupStart(NamedTuple):
     again: int  # that it gets a second time, if it asks before the queues have grown beyond its offsets
 
 
+class TransactionStart(Part, frozen=True):
+    """What the broker's check of transactions makes of its offsets, which lie beyond the new ends of its queues."""
+
+    unchecked: Annotated[
+        int,
+        means(
+            "new half messages that are not checked back, at most: those whose producers neither commit nor roll back "
+            "stay undecided"
+        ),
+    ]
+    again: Annotated[
+        int,
+        means(
+            "decided half messages that are checked back once more, at most: a producer that commits again sends twice"
+        ),
+    ]
+
+
+class LevelStart(Part, frozen=True):
+    """Where a delay level goes on, of those that pass messages over or deliver some again."""
+
+    level: Annotated[int, means("from 1")]
+    offset: Annotated[int, means("in delayOffset.json; 0 without one")]
+    next_offset: Annotated[int, means("where it goes on after the start")]
+    max_offset: Annotated[int, means("of its queue then")]
+    passed: Annotated[int, means("messages that wait, and that it never delivers: it goes on behind them")]
+    copies_gone: Annotated[
+        int, means("the same where the log has lost its end: their delivered copies may have stood there, and are gone")
+    ]
+    skips: Annotated[int, means("new messages that it never delivers, at most: its queue has to grow to its offset")]
+    again: Annotated[int | None, means("messages that it delivers again, at most; null: not known")]
+    set_back: Annotated[
+        int | None, means("what to set in delayOffset.json, so that it passes nothing over; null where it does not")
+    ]
+
+
+class TimerStart(Part, frozen=True):
+    """Where the timer goes on, where it passes messages over, delivers some again, or its clock ran ahead."""
+
+    skips: Annotated[int, means("new timer messages that it never takes, at most: its offset lies beyond its queue")]
+    again: Annotated[
+        int | None,
+        means("messages that it delivers again, at most, acknowledgements of pops among them; null: not known"),
+    ]
+    stuck: Annotated[int, means("messages that wait for a time before that of its clock: not delivered until then")]
+    until: Annotated[str | None, means("the time of its clock, where that ran ahead of the log")]
+    cure: Annotated[str | None, means("what sets the clock back; null where it did not run ahead")]
+
+
+class Again(Part, frozen=True):
+    """Messages that come a second time, at most; null: not known."""
+
+    groups: Annotated[int, means("to groups, whose offsets lie beyond the new ends of queues")]
+    queues: Annotated[int, means("by units of other places that lead to them")]
+    delay_levels: Annotated[int | None, means("because delayOffset.json is older than the log")]
+    timers: Annotated[int | None, means("because timercheck is older than the log")]
+    pops: Annotated[int | None, means("popped, and not acknowledged")]
+
+
 class LostQueue(NamedTuple):
     """A queue of records that a sample of the log holds, and that have no unit after a start, nor had one before."""
 
@@ -170,6 +229,7 @@ class Outcome:
     wrong_by_topic: dict[str, int] = field(default_factory=dict)
     jumped: int = 0  # sound messages that a consumer never gets, though units lead to them: they stand behind damage
     jumped_by_topic: dict[str, int] = field(default_factory=dict)
+    others: int = 0  # units by which a pull returns another message of the same topic, which comes at its own, too
     in_no_queue: dict[str, int] = field(default_factory=dict)  # records by topic: nothing proves that they had a queue
     judged: bool = False  # all records of the log were compared with the queues; else a sample was
     sampled: bool = False  # only a sample was, for the log is long
@@ -197,6 +257,10 @@ class Outcome:
     units_without_record: int = 0  # at least: of those that are cut, the ones whose record is gone already
     empty_segments: list[int] = field(default_factory=list)  # of those that are deleted
     groups: list[GroupStart] = field(default_factory=list)  # the worst first
+    transactions: TransactionStart | None = None
+    delay_levels: list[LevelStart] = field(default_factory=list)
+    timer: TimerStart | None = None
+    pops_again: int | None = 0  # popped, and not acknowledged; None: not known
     lost_queues: list[LostQueue] = field(default_factory=list)
     gone_first: str = ""  # what lay before the log, and no retention can have taken
     misplaced: int = 0  # records of the scan that stay, and whose PHYSICALOFFSET is another place: copied, or moved
@@ -225,9 +289,27 @@ class Outcome:
         return self.unreachable + self.wrong + self.jumped
 
     @property
+    def undelivered(self) -> int:
+        """How many delayed messages the broker never delivers, at most: those that wait, and new ones."""
+        levels = sum(level.passed + level.skips for level in self.delay_levels)
+        return levels + (self.timer.skips if self.timer is not None else 0)
+
+    @property
     def at_risk(self) -> int:
-        """How many messages consumers do not get after this start, new ones that groups skip included."""
-        return self.losses.messages + self.not_received + self.skipped
+        """How many messages consumers do not get after this start, new ones that are skipped included."""
+        return self.losses.messages + self.not_received + self.skipped + self.undelivered
+
+    @property
+    def again(self) -> Again:
+        """How many messages come a second time, at most."""
+        levels = [level.again for level in self.delay_levels]
+        return Again(
+            groups=sum(group.again for group in self.groups),
+            queues=self.others,
+            delay_levels=None if None in levels else sum(filter(None, levels)),
+            timers=self.timer.again if self.timer is not None else 0,
+            pops=self.pops_again,
+        )
 
     @property
     def healed_units(self) -> int:
@@ -254,11 +336,12 @@ class Remedy(NamedTuple):
     costs: tuple[str, ...] = ()  # what this gives up beside messages
     bits: tuple[SetBack, ...] = ()  # flipped bits that are set back
     copied: tuple[tuple[str, str], ...] = ()  # files, and the names of their copies
+    levels: tuple[tuple[int, int, int], ...] = ()  # delay levels: their offsets in delayOffset.json now, and then
 
     @property
     def steps(self) -> tuple[object, ...]:
         """What is done, one after the other."""
-        return (*self.moved, *self.lengths, *self.renamed, *self.settings, *self.bits, *self.copied)
+        return (*self.moved, *self.lengths, *self.renamed, *self.settings, *self.bits, *self.copied, *self.levels)
 
     def then(self, more: "Remedy") -> "Remedy":
         """Return a remedy followed by another one."""
@@ -270,6 +353,7 @@ class Remedy(NamedTuple):
             self.costs + more.costs,
             self.bits + more.bits,
             self.copied + more.copied,
+            self.levels + more.levels,
         )
 
 
@@ -376,9 +460,8 @@ _ORDER = list(Verdict)
 def price(outcome: Outcome) -> tuple[int, int]:
     """Return what a start costs, for comparisons: a lower price is better."""
     without_log = outcome.losses.units if outcome.min_offset < 0 else 0
-    messages = outcome.losses.messages + outcome.not_received + outcome.skipped
     # A broker that cannot work on its log loses all that is still to come.
-    return _ORDER.index(outcome.verdict), messages + without_log + (_ALL_TO_COME if outcome.doubled else 0)
+    return _ORDER.index(outcome.verdict), outcome.at_risk + without_log + (_ALL_TO_COME if outcome.doubled else 0)
 
 
 _ALL_TO_COME = 1 << 62  # messages: more than any log holds

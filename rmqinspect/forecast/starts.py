@@ -70,6 +70,7 @@ SCHEMA = pa.schema(
             "jumped_messages", pa.int64(), "sound messages that a pull jumps over, because they stand behind damage"
         ),
         column("skipped_messages", pa.int64(), "new messages that groups do not get, at most"),
+        column("undelivered_messages", pa.int64(), "delayed messages that the broker never delivers, at most"),
     ]
 )
 
@@ -116,7 +117,7 @@ def _row(outcome: Outcome) -> list[Any]:
         refusal.remedy if refusal is not None else None,
         already_lost(outcome),
         outcome.assumptions,
-        *((outcome.wrong, outcome.jumped, outcome.skipped) if told else [None] * 3),
+        *((outcome.wrong, outcome.jumped, outcome.skipped, outcome.undelivered) if told else [None] * 4),
     ]
 
 

@@ -34,6 +34,7 @@ def verdict_of(outcome: Outcome, *, cuts_records: bool) -> Verdict:
         cuts_records,
         outcome.not_received,
         outcome.skipped,
+        outcome.undelivered,
         outcome.loses_unknown,
         outcome.unread,
         outcome.doubled,

@@ -12,6 +12,7 @@ from itertools import groupby
 
 import numpy as np
 
+from rmqinspect.broker.client import OTHER_RECORD
 from rmqinspect.broker.consumer_queue import ConsumerLog, open_queue
 from rmqinspect.broker.drain import alike, drain
 from rmqinspect.broker.eras import Era, rules_of_start
@@ -19,6 +20,7 @@ from rmqinspect.broker.version_estimate import RELEASES, estimate
 from rmqinspect.broker.version_evidence import OtherWriter, gather, names_in, other_writer
 from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.deliveries import note_deliveries
 from rmqinspect.forecast.evidence import Announce, Evidence
 from rmqinspect.forecast.fed_scan import FedScan
 from rmqinspect.forecast.feed import NO_FEED, Feed
@@ -38,7 +40,7 @@ from rmqinspect.forecast.outcome import (
     note_unread,
 )
 from rmqinspect.forecast.reach import Judge, Reach
-from rmqinspect.forecast.repairs import repairs
+from rmqinspect.forecast.repairs import levels_set_back, repairs
 from rmqinspect.forecast.verdicts import (
     doubled_files,
     note_given_twice,
@@ -143,12 +145,18 @@ class Forecaster:
             if outcome.verdict in STARTING:
                 outcome.gone_first = evidence.gone_first
                 outcome.acknowledged = evidence.acknowledged
+                outcome.pops_again = evidence.unacknowledged if self._request.count_losses else None
         # What cannot be read is asked of the disk again by each choice, and a failing disk takes long to refuse.
         is_short = self._teller.judges and not evidence.unread
         asks = self._request.instead or (self._request.instead_if_judged and is_short)
         if asks and (found.worst.verdict in COSTS or found.worst.blocked_by is not None):
             found.instead = self._other_ways(found.worst)
         return found
+
+    def _note_readers(self, outcome: Outcome) -> None:
+        """Note what a start means to groups, and to what the broker delivers by itself."""
+        note_groups(outcome, self._evidence)
+        note_deliveries(outcome, self._evidence)
 
     def _other_ways(self, worst: Outcome) -> list[Alternative]:
         tellers = {NO_REMEDY: self._teller}
@@ -166,9 +174,9 @@ class Forecaster:
             has_records=has_records,
             is_sound=self._evidence.records.is_sound and not missing_in(store),
             is_ledger=any(segment.kind != "segment" for segment in store.segments),
-            note_groups=partial(note_groups, evidence=self._evidence),
+            note_readers=self._note_readers,
         )
-        return other_ways(worst, store, after, list(repaired))
+        return other_ways(worst, store, after, list(repaired), list(levels_set_back(worst)))
 
 
 def _of_running(holder: int) -> Forecast:
@@ -224,7 +232,7 @@ class Teller:
         self._store = store or evidence.store
         self._counts = request.count_losses
         self._losses = LossCounter(evidence.store, evidence.jobs, evidence.progress, evidence.unread)
-        self._drained: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._drained: dict[tuple[object, ...], tuple[int, int, int]] = {}
         self._is_asked = request.count_losses and not evidence.other_writer
 
     @cached_property
@@ -289,6 +297,8 @@ class Teller:
         note_lost_queues(outcome)
         note_proofs(outcome, self._evidence, cuts_records=cuts)
         note_groups(outcome, self._evidence)
+        if self._counts:
+            note_deliveries(outcome, self._evidence)
         outcome.verdict = verdict_of(outcome, cuts_records=cuts)
         return outcome
 
@@ -309,36 +319,37 @@ class Teller:
     def _note_drained(self, outcome: Outcome, reach: Reach) -> None:
         """Note what consumers get wrong, and what they jump over, where units lead to no sound record."""
         ends = {(queue.topic, queue.queue_id): (queue.min_after, queue.max_after) for queue in outcome.queues}
-        wrong, jumped = Counter[str](), Counter[str]()
+        wrong, jumped, others = Counter[str](), Counter[str](), Counter[str]()
         for name, one in reach.queues.items():
             key = name, one.doubtful, ends.get(name), outcome.end_offset, self._like[outcome.release]
             # The broker reads its own topics record by record.
             if one.doubtful and name in ends and not is_system_topic(name[0]):
                 if key not in self._drained:
                     self._drained[key] = self._drain(outcome, *name, one.doubtful, *ends[name])
-                for counts, number in zip((wrong, jumped), self._drained[key], strict=True):
+                for counts, number in zip((wrong, jumped, others), self._drained[key], strict=True):
                     counts[name[0]] += number
         outcome.wrong_by_topic, outcome.jumped_by_topic = dict(+wrong), dict(+jumped)
-        outcome.wrong, outcome.jumped = wrong.total(), jumped.total()
+        outcome.wrong, outcome.jumped, outcome.others = wrong.total(), jumped.total(), others.total()
 
     def _drain(
         self, outcome: Outcome, topic: str, queue_id: int, doubtful: Sequence[int], begin: int, end: int
-    ) -> tuple[int, int]:
-        """Return how many messages of a queue a consumer gets that are others, and how many it jumps over."""
-        store, wrong, jumped = self._evidence.store, 0, 0
+    ) -> tuple[int, int, int]:
+        """Return how many messages of a queue are wrong, jumped over, and another one of the topic."""
+        store, wrong, jumped, others = self._evidence.store, 0, 0, 0
         queue = open_queue(store, topic, queue_id)
         if queue is None:
-            return 0, 0
+            return 0, 0, 0
         try:
             with queue:
                 log = ConsumerLog(store, outcome.end_offset)
                 offsets = np.unique(np.array(doubtful, np.int64))
                 for trouble in drain(queue, log, outcome.release, offsets, begin=begin, end=end):
                     wrong += sum(one.kind in _OTHERS for one in trouble.wrong)
+                    others += sum(one.kind == OTHER_RECORD for one in trouble.wrong)
                     jumped += len(trouble.jumped)
         except Unreadable as error:
             note_unread(self._evidence.unread, str(error))
-        return wrong, jumped
+        return wrong, jumped, others
 
     @cached_property
     def _like(self) -> dict[str, int]:

@@ -12,7 +12,17 @@ from itertools import groupby
 from typing import Final
 
 from rmqinspect.broker.eras import Era
-from rmqinspect.forecast.outcome import COSTS, SERVING, Alternative, Forecast, GroupStart, Outcome, Refusal, Verdict
+from rmqinspect.forecast.outcome import (
+    COSTS,
+    SERVING,
+    Alternative,
+    Forecast,
+    GroupStart,
+    LevelStart,
+    Outcome,
+    Refusal,
+    Verdict,
+)
 from rmqinspect.text import clip, count, group_digits
 from rmqinspect.topics import is_system_topic
 
@@ -94,6 +104,88 @@ def no_queue_words(outcome: Outcome) -> str:
     )
 
 
+def delay_words(outcome: Outcome) -> Iterator[str]:
+    """Yield in sentences what the broker does not deliver of delayed messages, and why."""
+    levels, timer = outcome.delay_levels, outcome.timer
+    if beyond := [level for level in levels if level.skips]:
+        skips = count(sum(level.skips for level in beyond), "new message")
+        yield (
+            f"{_beyond_words(beyond)}: nothing of {_it(beyond)} is delivered until the queue has grown that far, up to "
+            f"{skips} never"
+        )
+    if moved := [level for level in levels if level.next_offset < level.offset]:
+        yield f"{_beyond_words(moved)}, and go{'es' if len(moved) == 1 else ''} on there"
+    if passed := [level for level in levels if level.passed]:
+        number = sum(level.passed for level in passed)
+        wait = "waits" if number == 1 else "wait"
+        yield (
+            f"{count(number, 'message')} of {_levels(passed)} {wait} before the place where {_it(passed)} goes on: "
+            "never delivered"
+        )
+    if gone := [level for level in levels if level.copies_gone]:
+        number = sum(level.copies_gone for level in gone)
+        yield (
+            f"the delivered copies of {count(number, 'message')} of {_levels(gone)} are gone with the end of the log: "
+            f"{level_edits(gone)} in delayOffset.json before the start, and they are delivered again"
+        )
+    if timer is not None and timer.skips:
+        new = count(timer.skips, "new timer message")
+        yield f"the timer's offset lies beyond its queue: up to {new} never delivered"
+    if timer is not None and timer.until is not None:
+        stuck = count(timer.stuck, "timer message")
+        yield f"the timer's clock is at {timer.until}: {stuck}, and what comes, not delivered before"
+
+
+def _levels(levels: Sequence[LevelStart]) -> str:
+    """Return levels by number: `delay levels 1, 2 and 9`."""
+    *others, last = (str(level.level) for level in levels)
+    return f"delay levels {', '.join(others)} and {last}" if others else f"delay level {last}"
+
+
+def _it(levels: Sequence[LevelStart]) -> str:
+    return "it" if len(levels) == 1 else "each"
+
+
+def _beyond_words(levels: Sequence[LevelStart]) -> str:
+    """Return how far levels are beyond the ends of their queues."""
+    are = "is" if len(levels) == 1 else "are"
+    places = (f"{group_digits(level.offset)} of {group_digits(level.max_offset)}" for level in levels)
+    return f"{_levels(levels)} {are} beyond the end of the queue (at {', '.join(places)})"
+
+
+def level_edits(levels: Sequence[LevelStart]) -> str:
+    """Return what to set in delayOffset.json: `1 set to 5, 9 set to 0`."""
+    return ", ".join(f"{one.level} set to {group_digits(one.set_back)}" for one in levels if one.set_back is not None)
+
+
+def transaction_words(outcome: Outcome) -> str:
+    """Return in a sentence what becomes of transactions that are not decided."""
+    if outcome.transactions is None:
+        return ""
+    unchecked, again = outcome.transactions.unchecked, outcome.transactions.again
+    parts = [f"up to {count(unchecked, 'new half message')} not checked back"] if unchecked else []
+    once_more = f"up to {count(again, 'decided half message')} checked back once more, and perhaps committed twice"
+    return ", ".join((*parts, once_more) if again else parts)
+
+
+_AGAIN = (
+    ("groups", "to groups"),
+    ("queues", "by units of lost messages"),
+    ("delay_levels", "of delay levels"),
+    ("timers", "of the timer (acknowledgements of pops among them)"),
+    ("pops", "popped and not acknowledged"),
+)
+
+
+def again_words(outcome: Outcome) -> str:
+    """Return in a sentence which messages come a second time: `up to 12 to groups, 3 of delay levels`."""
+    again = outcome.again
+    parts = [f"{group_digits(number)} {what}" for name, what in _AGAIN if (number := getattr(again, name))]
+    unknown = [what for name, what in _AGAIN if getattr(again, name) is None]
+    told = f"up to {', '.join(parts)}" if parts else ""
+    return "; ".join(filter(None, (told, f"how many {' and '.join(unknown)} is not known" if unknown else "")))
+
+
 def outcome_words(outcome: Outcome, releases: str = "") -> str:
     """Return the verdict of an outcome and its reason; `releases` follows the verdict, or who runs."""
     if is_uncounted(outcome):
@@ -113,6 +205,16 @@ def is_uncounted(outcome: Outcome) -> bool:
     return outcome.verdict is Verdict.SAFE and not outcome.losses_counted
 
 
+NOT_RECEIVED: Final = (
+    ("unreachable", "message", "out of reach for consumers"),
+    ("wrong", "message", "returned wrong"),
+    ("jumped", "message", "jumped over behind damage"),
+    ("skipped", "new message", "skipped by groups"),
+    ("undelivered", "delayed message", "never delivered"),
+)
+"""What consumers do not get that a start does not delete: attribute of `Outcome`, noun, what is said of them."""
+
+
 def loss_words(outcome: Outcome) -> str:
     """Return what a start that was walked loses: `145 records`; "nothing"."""
     losses = outcome.losses
@@ -120,13 +222,8 @@ def loss_words(outcome: Outcome) -> str:
     without_log = outcome.min_offset < 0 and losses.units
     if not outcome.losses_counted and not without_log and outcome.cuts_records:
         parts = ["records not counted"]
-    for number, noun, what in (
-        (outcome.unreachable, "message", "out of reach for consumers"),
-        (outcome.wrong, "message", "returned wrong"),
-        (outcome.jumped, "message", "jumped over behind damage"),
-        (outcome.skipped, "new message", "skipped by groups"),
-    ):
-        if number:
+    for name, noun, what in NOT_RECEIVED:
+        if number := getattr(outcome, name):
             parts.append(f"{count(number, noun)} {what}")
     if outcome.loses_unknown and outcome.verdict is Verdict.LOSES:
         parts.append(f"records of {count(len(outcome.lost_queues), 'queue')} out of reach, not counted")

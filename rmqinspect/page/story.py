@@ -31,6 +31,7 @@ _NOT_RECEIVED = (
     ("wrong_messages", "returns something else for", ""),
     ("jumped_messages", "jumps over", "behind damage"),
     ("skipped_messages", "makes groups skip up to", "that are still to come"),
+    ("undelivered_messages", "never delivers up to", "that are delayed"),
 )
 
 # Codes of damage in what a broker can build again from the log.

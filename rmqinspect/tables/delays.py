@@ -26,6 +26,7 @@ from rmqinspect.broker.delays import (
     OVERDUE,
     REASONS,
     STATES,
+    STUCK,
     DeleteKeys,
     Facts,
     delete_keys,
@@ -469,3 +470,10 @@ def delays_table(choice: DelayChoice = _ALL) -> Table:
 
 
 DELAYS = delays_table()
+
+
+def count_stuck(store: Store) -> int:
+    """Return how many timer messages wait for a time before that of a timer's clock that ran ahead."""
+    choice = DelayChoice(waiting=True, system=False, states=frozenset({STATES[STUCK]}))
+    batches = Delays(store, Request(on_unreadable=lambda message: None), choice).rows()
+    return sum(pc.sum(pc.not_equal(batch.column("source"), "level")).as_py() for batch in batches)

@@ -224,6 +224,9 @@ NO_POSITION = -(1 << 63)
 _WHEEL_NAME = re.compile(r"timerwheel(\.[0-9]{1,19})?")
 
 
+_SLOTS_AT_ONCE = 1 << 15
+
+
 class Slots(NamedTuple):
     """The used slots of a wheel, as columns."""
 
@@ -256,6 +259,27 @@ def read_slots(file: StoreFile) -> Slots:
             for column, window in zip(columns, values, strict=True):
                 column.append(window.astype(np.int64))
     return Slots(*(np.concatenate(column) for column in columns))
+
+
+def count_in_slots(file: StoreFile, first: int, last: int) -> int:
+    """Return how many messages the slots of times from `first` to `last` hold; times as in `WheelSlot`.
+
+    Only those slots are read. A slot of an earlier lap of the wheel has another time.
+
+    :raises Unreadable: the system reports an I/O error.
+    """
+    found, slots = 0, dtype_of(WheelSlot)
+    last = min(last, first + WHEEL_SLOTS - 1)
+    with open_file(file) as reader:
+        while first <= last:
+            row = first % WHEEL_SLOTS
+            number = min(last + 1 - first, WHEEL_SLOTS - row, _SLOTS_AT_ONCE)
+            raw = reader.read(row * SLOT_SIZE, number * SLOT_SIZE)
+            some = np.frombuffer(raw, slots, len(raw) // SLOT_SIZE)
+            in_time = some["time"] == first + np.arange(len(some))
+            found += int(np.maximum(some["message_count"], 0)[in_time].sum(dtype=np.int64))
+            first += number
+    return found
 
 
 class WheelReplay:

@@ -5,8 +5,7 @@
     timercheck         up to when the timer has fired  more than a day beyond the log's last record
 
 A delay level is no consumer group: nobody pulls from its queue, and nobody resets its offset but the broker itself.
-A message that was delivered is a record of the log, stored when it was due. So one that was due later than the newest
-record was not delivered, whatever delayOffset.json says.
+What was due later than the newest record was not delivered (`broker.delay_levels`).
 
 Source: ScheduleMessageService#correctDelayOffset, .DeliverDelayedMessageTimerTask#executeOnTimeUp,
 TimerMessageStore#dequeue; RocketMQ 4.0.0 to 5.5.0.
@@ -15,28 +14,20 @@ TimerMessageStore#dequeue; RocketMQ 4.0.0 to 5.5.0.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-import pyarrow.compute as pc
-
 from rmqinspect.broker.clock import DAY, runs_ahead, set_back
-from rmqinspect.broker.delays import STATES, STUCK
+from rmqinspect.broker.delay_levels import DelayLevels, Waiting, offsets_in
 from rmqinspect.broker.gone import TIMERCHECK
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.config.json_files import integer, key_number, read_delay_offsets
-from rmqinspect.consumequeue.units import find_units, message_units
+from rmqinspect.config.json_files import read_delay_offsets
 from rmqinspect.errors import Unreadable
-from rmqinspect.store.model import QueueFile, Store
-from rmqinspect.tables.delays import DelayChoice, Delays
+from rmqinspect.store.model import Store
+from rmqinspect.tables.delays import count_stuck
 from rmqinspect.tables.groups import ExpectedQueues
-from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_duration, group_digits
 from rmqinspect.timer.log import read_timercheck
 from rmqinspect.times import time_words
 from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.group_offsets import Ends, Pending
-
-_AT_ONCE = 1 << 16  # units
 
 
 class _Level(NamedTuple):
@@ -45,13 +36,6 @@ class _Level(NamedTuple):
     level: int
     offset: int  # the next to deliver
     file: str
-
-
-class _Waiting(NamedTuple):
-    """Messages of a level that were not due when the log's newest record was stored."""
-
-    first: int  # queue offset
-    messages: int  # before the offset of the level
 
 
 def check_levels(
@@ -63,7 +47,7 @@ def check_levels(
     """
     if not ends:
         return
-    expected = ExpectedQueues(store)
+    expected, queues = ExpectedQueues(store), DelayLevels(store, newest)
     for level in _levels(store):
         name = SCHEDULE_TOPIC, level.level - 1
         first, behind = ends.get(name, (0, 0))
@@ -74,7 +58,10 @@ def check_levels(
         beyond = level.offset > behind
         if beyond and name not in ends and not expected.had_files(*name):
             continue
-        waiting = _not_due(store, level, first, behind, newest)
+        try:
+            waiting = queues.waiting(level.level, first, min(level.offset, behind))
+        except Unreadable:  # the survey of the queue says so
+            waiting = None
         if beyond or waiting is not None:
             yield _ahead(level, behind if beyond else None, waiting)
 
@@ -83,45 +70,10 @@ def _levels(store: Store) -> Sequence[_Level]:
     document = read_delay_offsets(store)
     if document is None or document.source is None:
         return ()
-    numbers = ((key_number(level), integer(offset)) for level, offset in document.table("offsetTable").items())
-    known = sorted((level, offset) for level, offset in numbers if level and level > 0 and offset is not None)
-    return [_Level(level, offset, document.source.name) for level, offset in known]
+    return [_Level(level, offset, document.source.name) for level, offset in offsets_in(document).items()]
 
 
-def _not_due(store: Store, level: _Level, first: int, behind: int, newest: int | None) -> _Waiting | None:
-    """Return the messages before a level's offset that were not due at the newest record; None without any.
-
-    Those of a level fall due in the order of its queue, so the last one before the offset tells whether there are any.
-    """
-    files = _files_of(store, level.level - 1)
-    end = min(level.offset, behind)
-    if newest is None or not files or end <= first:
-        return None
-    try:
-        (last,) = find_units(files, [end - 1])
-        if last is None or last[2] <= newest:
-            return None
-        found: list[Ints] = []
-        while end > first:
-            low = max(first, end - _AT_ONCE)
-            some = [offsets[units["tags_code"] > newest] for offsets, units in message_units(files, low, end)]
-            found += some
-            end = low if any(len(one) for one in some) else first
-    except Unreadable:  # the survey of the queue says so
-        return None
-    late = np.concatenate(found)
-    return _Waiting(int(late.min()), len(late)) if len(late) else None
-
-
-def _files_of(store: Store, queue_id: int) -> list[QueueFile]:
-    return [
-        file
-        for file in store.queue_files
-        if (file.topic, file.queue_id, file.kind) == (SCHEDULE_TOPIC, queue_id, "queue")
-    ]
-
-
-def _ahead(level: _Level, behind: int | None, waiting: _Waiting | None) -> Finding:
+def _ahead(level: _Level, behind: int | None, waiting: Waiting | None) -> Finding:
     """Return ST-DELAY-OFFSET; `behind`: the end of the queue, if the level's offset lies beyond it."""
     waits = "" if waiting is None else f"{count(waiting.messages, 'message')} that {_was(waiting)} not due"
     what = f"before that {_lie(waiting)} {waits} when the newest record was stored" if waiting is not None else ""
@@ -138,11 +90,11 @@ def _ahead(level: _Level, behind: int | None, waiting: _Waiting | None) -> Findi
     return _of_level(level, "ST-DELAY-OFFSET", what, f"at most {back_to}", do)
 
 
-def _was(waiting: _Waiting) -> str:
+def _was(waiting: Waiting) -> str:
     return "was" if waiting.messages == 1 else "were"
 
 
-def _lie(waiting: _Waiting) -> str:
+def _lie(waiting: Waiting) -> str:
     return "lies" if waiting.messages == 1 else "lie"
 
 
@@ -192,9 +144,7 @@ def check_clock(store: Store, last: int | None, newest: int | None, *, is_step: 
 
 
 def _timer_ahead(store: Store, last: int, fired: int) -> Finding:
-    choice = DelayChoice(waiting=True, system=False, states=frozenset({STATES[STUCK]}))
-    delays = Delays(store, Request(on_unreadable=lambda message: None), choice)
-    stuck = sum(pc.sum(pc.not_equal(batch.column("source"), "level")).as_py() for batch in delays.rows())
+    stuck = count_stuck(store)
     waits = f"; {count(stuck, 'timer message')} {'waits' if stuck == 1 else 'wait'} for a time before" if stuck else ""
     return Finding(
         "ST-CLOCK",
