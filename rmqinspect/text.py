@@ -5,6 +5,7 @@ colours or reverse the reading direction are escaped before they reach a termina
 """
 
 import re
+from collections.abc import Sequence
 
 # Invisible characters, and those that change how others are displayed: controls (C0, DEL, C1), soft
 # hyphen, zero-width and bidirectional marks, line and paragraph separators, tags, surrogates.
@@ -157,6 +158,15 @@ def describe_offset(offset: int) -> str:
 def describe_span(start: int, end: int) -> str:
     """Return a range of offsets in decimal and hex: `94 787 to 131 072 (0x17243 to 0x20000)`."""
     return f"{group_digits(start)} to {group_digits(end)} ({start:#x} to {end:#x})"
+
+
+def describe_spans(spans: Sequence[tuple[int, int]], most: int) -> str:
+    """Return some ranges of offsets, of several each with its size, and at most so many."""
+    if len(spans) == 1:
+        return describe_span(*spans[0])
+    named = (f"{count(end - start, 'byte')} from {describe_span(start, end)}" for start, end in spans[:most])
+    more = f" and {group_digits(len(spans) - most)} more" if len(spans) > most else ""
+    return f"{', '.join(named)}{more}"
 
 
 def describe_size(size: float) -> str:

@@ -172,13 +172,13 @@ def _units_behind(queues: Sequence[QueueSummary], end: int) -> tuple[Counter[str
             continue
         far = max(far, place)
         with suppress(Unreadable):  # `verify` tells
-            number, messages = _newest_units(queue, end)
+            number, messages = newest_units(queue, end)
             units += number
             by_topic[queue.topic] += messages
     return by_topic, units, far
 
 
-def _newest_units(queue: QueueSummary, end: int) -> tuple[int, int]:
+def newest_units(queue: QueueSummary, end: int) -> tuple[int, int]:
     """Return how many units of a queue lead behind an end, and how many messages they hold; at least one.
 
     :raises Unreadable: an I/O error.

@@ -31,7 +31,7 @@ from rmqinspect.system.run import with_run
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.sources import unread_places
-from rmqinspect.text import count, describe_span, group_digits
+from rmqinspect.text import count, describe_spans, group_digits
 from rmqinspect.times import format_micros
 from rmqinspect.version import tool_name
 
@@ -283,8 +283,7 @@ def describe_scope(scope: Scope) -> str:
 def describe_gaps(gaps: Sequence[Span]) -> str:
     """Return how many gaps there are, of how many bytes, and where the first ones are."""
     size = sum(end - start for start, end in gaps)
-    named = ", ".join(describe_span(*gap) for gap in gaps[:_LISTED])
-    return f"{count(len(gaps), 'gap')} of {count(size, 'byte')}, {named}"
+    return f"{count(len(gaps), 'gap')} of {count(size, 'byte')}, {describe_spans(gaps, _LISTED)}"
 
 
 def _describe_rest(searched: Searched, scopes: Sequence[Scope], *, several: bool) -> str:

@@ -34,7 +34,7 @@ from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_s
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.errors import Refused, Unreadable
 from rmqinspect.system.run import with_run
-from rmqinspect.text import count, describe_size, describe_span, escape_json, group_digits
+from rmqinspect.text import count, describe_size, describe_spans, escape_json
 from rmqinspect.version import tool_name
 
 if TYPE_CHECKING:
@@ -184,10 +184,9 @@ class Session:
                 continue
             head = f"{store}: " if len(self.given) > 1 else ""
             size = count(sum(end - start for start, end in gaps), "byte")
-            named = ", ".join(describe_span(*gap) for gap in gaps[:_NAMED])
-            more = f" and {group_digits(len(gaps) - _NAMED)} more" if len(gaps) > _NAMED else ""
+            named = describe_spans(gaps, _NAMED)
             gaps_ = count(len(gaps), "gap")
-            self.progress.remark(f"{head}{gaps_} in the {where}: {size} without a record: {named}{more}{listed}")
+            self.progress.remark(f"{head}{gaps_} in the {where}: {size} without a record: {named}{listed}")
 
     def status(self, *, damaged: object, missed: object) -> ExitStatus:
         """Return the exit status, from what was found damaged, could not be read, or was asked for and not found."""

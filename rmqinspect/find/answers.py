@@ -11,7 +11,7 @@ The reason says how that is known, and the scope what was searched: both stand b
 from collections.abc import Iterable, Sequence
 
 from rmqinspect.codec.arrays import Span, intersect, merge
-from rmqinspect.commitlog.missing import missing_in
+from rmqinspect.commitlog.missing import log_range, missing_in
 from rmqinspect.find import (
     BEFORE,
     BEYOND,
@@ -81,7 +81,7 @@ def answer_of(kind: str, reason: str) -> str:
 
 def may_have_arrived(store: Store, scope: Scope) -> str:
     """Return the answer where what was searched has gaps."""
-    nowhere = [(gap.start, gap.end) for gap in missing_in(store)]
+    nowhere = [(gap.start, gap.end) for gap in missing_in(store)] + [(log_range(store)[1], 1 << 63)]
     missing = _size(intersect(merge(scope.gaps), merge(nowhere)))
     destroyed = _size(merge(scope.gaps)) - missing
     parts = [_are(size, word) for size, word in ((destroyed, "destroyed"), (missing, "missing")) if size]

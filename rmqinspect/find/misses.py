@@ -60,7 +60,7 @@ from rmqinspect.tables.filters import Selection, is_pattern
 from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.redact import Redaction
 from rmqinspect.tables.table import Request
-from rmqinspect.text import count, describe_span, group_digits
+from rmqinspect.text import count, describe_spans, group_digits
 from rmqinspect.times import format_micros
 from rmqinspect.topics import LMQ_PREFIX
 
@@ -327,7 +327,7 @@ class Explainer:
             return Found(UNREAD, f"{text}; not all could be read: {'; '.join(scope.unread[:_NAMED])}")
         if scope.gaps:
             size = count(sum(end - start for start, end in scope.gaps), "byte")
-            ranges = ", ".join(describe_span(*gap) for gap in scope.gaps[:_NAMED])
+            ranges = describe_spans(scope.gaps, _NAMED)
             text = f"{text}; {count(len(scope.gaps), 'gap')} of {size} may have held it: {ranges}"
             return Found(DAMAGED, text, answer=may_have_arrived(self.store, scope))
         return Found(reason, text, answer=self._not_there(scope) if reason == NOT_THERE else "")

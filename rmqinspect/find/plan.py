@@ -41,7 +41,7 @@ from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap, ScanState, Split
-from rmqinspect.commitlog.missing import missing_in
+from rmqinspect.commitlog.missing import log_range, missing_in
 from rmqinspect.commitlog.record_reader import RecordReader, find_segment
 from rmqinspect.commitlog.scan import RecordRun, scan_split, walk_to
 from rmqinspect.config.json_files import read_config
@@ -54,7 +54,7 @@ from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
 from rmqinspect.tables.log import messages_in
-from rmqinspect.tables.read_log import lost_gaps, report_account
+from rmqinspect.tables.read_log import lost_gaps, report_account, report_behind
 from rmqinspect.tables.sources import range_to_read
 from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_offset, describe_size, group_digits
@@ -273,6 +273,8 @@ def planned_rows(
     if missing_in(store) or store.doubles:
         for span in spans:
             report_account(store, replace(request, offsets=span))
+    if list(spans) == [log_range(store)]:
+        report_behind(store, request)
     joined = merge(spans, NEAR)
     with nullcontext(log) if log is not None else RecordReader(store) as log:
         doors = _Doors(store, log)

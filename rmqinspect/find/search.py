@@ -490,7 +490,9 @@ class Search:
             scope.last_time = last if scope.last_time is None else max(last, scope.last_time)
 
     def _note_gap(self, _kind: str, start: int, end: int) -> None:
-        self.scope.gaps += intersect([(start, end)], merge(self.scope.spans))
+        # What is missing behind the last file belongs to a search of the whole log.
+        behind = self.scope.is_whole and start >= self.scope.whole[1]
+        self.scope.gaps += [(start, end)] if behind else intersect([(start, end)], merge(self.scope.spans))
 
     def _note_unread(self, message: str) -> None:
         if message not in self.scope.unread:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 _QUEUE_KINDS = ("queue", "batch_queue", "ext_queue")
 _LOG_KINDS = ("segment", "dledger")
 _SINGLE_FILES = ("abort", "lock", "checkpoint", "timer_wheel")
+_PAGE = 4096
 _SEGMENT_SIZE = 1 << 30  # MessageStoreConfig: mappedFileSizeCommitLog
 
 
@@ -491,7 +492,8 @@ def infer_segment_size(segments: Sequence[Segment], settings: Mapping[str, str],
     lengths = Counter(segment.size for segment in segments if segment.size)
     length, _ = max(lengths.items(), key=lambda item: item[::-1], default=(0, 0))
     if length and all(step % length == 0 for step in steps):
-        remarks.append(f"segment size {length}: the length of the files")
+        whose = "of the files" if steps or length % _PAGE == 0 else "of the only file, which may have been cut"
+        remarks.append(f"segment size {length}: the length {whose}")
         return length
     if steps:
         remarks.append(f"segment size {min(steps)}: the smallest distance of two bases")

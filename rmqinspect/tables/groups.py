@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rmqinspect.broker.behind_files import missing_behind
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.groups import (
     ACK_TAG,
@@ -405,10 +406,11 @@ def _count_in(queue: QueueSummary, first: int, ranges: Sequence[Span]) -> int:
 
 def tell_missing_lag(store: Store, some: Iterable[Position], request: Request) -> None:
     """Tell what no file has of the log and of queues, where messages lie that a group has still to get."""
-    gaps, units = missing_in(store), missing_units(store)
+    groups = [one for one in some if one.queue is not None and not is_system_group(one.entry.group)]
+    gaps = [*missing_in(store), *missing_behind(store, [one.queue for one in groups if one.queue is not None])]
+    units = missing_units(store)
     if not gaps and not units:
         return
-    groups = [one for one in some if one.queue is not None and not is_system_group(one.entry.group)]
     report_missing(
         (gap for gap in gaps if any(waiting_in([(gap.start, gap.end)], position, request) for position in groups)),
         request,

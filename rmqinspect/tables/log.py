@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rmqinspect.broker.behind_files import missing_behind
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.missing import absent_in, missing_in
@@ -27,6 +28,7 @@ from rmqinspect.tables.read_log import (
     folds_of,
     readings,
     report_account,
+    report_behind,
     splits_in,
 )
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, batches_of, column
@@ -74,6 +76,7 @@ def message_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `messages` in log order, whatever the number of threads."""
     report_account(store, request)
     yield from messages_in(store.log_files, request)
+    report_behind(store, request)  # last: who takes the first rows alone does not wait for it
 
 
 def messages_in(
@@ -123,7 +126,9 @@ def _size_of(item: Item[pa.RecordBatch]) -> int:
 
 def gap_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `gaps`, in log order, with what no file has."""
-    report_account(store, replace(request, offsets=None))  # all of them are rows
+    whole = replace(request, offsets=None)  # all of them are rows
+    report_account(store, whole)
+    report_behind(store, whole)
     yield from gap_batches(gaps_in(store, _accounts(store.log_files, request)))
 
 
@@ -148,7 +153,7 @@ def gaps_in(store: Store, accounts: Mapping[str, ByteAccount]) -> list[Gap]:
         gaps += before
         if segment.path in accounts:
             gaps += accounts[segment.path].merged_gaps()
-    return gaps + missing
+    return [*gaps, *missing, *missing_behind(store)]
 
 
 def gap_batches(gaps: Sequence[Gap], witnesses: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
@@ -161,6 +166,7 @@ def segment_rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the table `segments`."""
     whole = replace(request, offsets=None)
     report_account(store, whole)
+    report_behind(store, whole)
     accounts = _accounts(store.log_files, whole)
     # What is lost of the log is lost of these.
     yield from segment_batches(store, {**accounts, **_accounts(store.doubles, replace(whole, on_gap=None))})

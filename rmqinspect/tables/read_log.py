@@ -24,6 +24,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar,
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqinspect.broker.behind_files import missing_behind
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import Borders, Gap, ScanState, Split, plan_splits
@@ -283,6 +284,7 @@ def fold_log(store: Store, request: Request, new: Callable[[], Fold]) -> Fold:
     """
     whole = new()
     report_account(store, request)
+    report_behind(store, request)
     for fold, _ in folds_of(splits_in(store.log_files, request), request, new):
         whole.join(fold)
     return whole
@@ -319,6 +321,13 @@ def report_account(store: Store, request: Request) -> None:
     """Report what the log lacks in the range of offsets asked for: what no file has, and files that are not read."""
     report_missing(missing_in(store), request)
     report_doubles(store.segments, request)
+
+
+def report_behind(store: Store, request: Request) -> None:
+    """Report what is missing behind the last file of the log, if the range asked for has no end there."""
+    _, beyond = request.offsets or (0, 1 << 63)
+    if store.segments and beyond > max(segment.end for segment in store.segments):
+        report_missing(missing_behind(store), request)
 
 
 def report_doubles(segments: Iterable[Segment], request: Request) -> None:

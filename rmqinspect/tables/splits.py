@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from rmqinspect.broker.behind_files import missing_behind
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.scan import walk_to
@@ -196,7 +197,7 @@ def default_split_size(sizes: Sequence[int], workers: int) -> int:
 
 
 def _by_range(one: TableSplit, store: Store, split_size: int) -> Iterator[TableSplit]:
-    missing = missing_in(store)
+    missing = [*missing_in(store), *missing_behind(store)]
     for number, segment in enumerate(store.log_files, 1):
         is_last = number == len(store.log_files)
         own = [gap for gap in missing if is_last or gap.start < segment.base]

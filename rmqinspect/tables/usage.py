@@ -41,7 +41,7 @@ from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.read_log import add_account, folds_of, report_account, splits_in
+from rmqinspect.tables.read_log import add_account, folds_of, report_account, report_behind, splits_in
 from rmqinspect.tables.table import TIMESTAMP, Request, Table, column, millis, name_column, text
 from rmqinspect.tables.tally import BYTES, FIRST, LAST, MESSAGES, MOST, RECORDS, Tally, joined
 from rmqinspect.times import format_millis
@@ -296,6 +296,7 @@ def read_usage(
     """
     new = partial(UsageFold, choose, frozenset(by))
     report_account(store, request)
+    report_behind(store, request)
     if sample is not None:
         return _read_sample(store, request, new, sample)
     sums, accounts = UsageSums(store, new()), dict[str, ByteAccount]()

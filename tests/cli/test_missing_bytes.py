@@ -211,15 +211,20 @@ def test_the_account_tells_absent_files_from_short_ones(tmp_path: Path) -> None:
 
 
 def test_a_real_middle_segment_that_was_cut_between_two_records(tmp_path: Path, run: Run) -> None:
-    """The record of order-1797 began at 1 726 020, in the 808 270 bytes that are missing."""
+    """The record of order-1797 began at 1 726 020, in the 808 270 bytes that are missing.
+
+    Behind the last file, too, messages are missing, to which 1 522 queue units lead.
+    """
     store = outcome_store("s12b")
-    gap = 1_288_882, 2_097_152
+    gap, behind = (1_288_882, 2_097_152), (3_145_728, 4_271_408)
     status, out, _ = run("find", store, "-k", "order-1797", "--evidence", tmp_path / "proof.json")
     flat = " ".join(out.split())
     assert status == 3 and "DAMAGED" in out and "NOT THERE" not in out
-    assert "1 gap of 808 270 bytes may have held it" in flat and _words(*gap) in flat
+    assert "2 gaps of 1 933 950 bytes may have held it: 808 270 bytes from 1 288 882 to 2 097 152" in flat
+    assert _words(*gap) in flat and _words(*behind) in flat
     proof = json.loads((tmp_path / "proof.json").read_text())
-    assert (proof["complete"], proof["stores"][0]["gaps"]) == (False, [{"start": gap[0], "end": gap[1]}])
+    gaps = [{"start": start, "end": end} for start, end in (gap, behind)]
+    assert (proof["complete"], proof["stores"][0]["gaps"]) == (False, gaps)
 
     status, _, err = run("decode", store, "-v", "--columns", "topic", "-o", tmp_path / "rows.csv")
     assert status == 3 and "3 394 rows, incomplete" in err and "808 270 bytes" in err
