@@ -31,11 +31,16 @@ def last_activity(last_record: int | None, fired: int) -> int:
     return max(last_record or 0, fired)
 
 
+def octal_bytes(time: int) -> str:
+    """Return the bytes of a time in ms in timercheck, as printf takes them."""
+    return "".join(f"\\{byte:03o}" for byte in time.to_bytes(8, "big"))
+
+
 def set_back(last_record: int) -> str:
     """Return what brings a timer back that ran ahead, in words: nothing is delivered twice by it."""
-    octal = "".join(f"\\{byte:03o}" for byte in last_record.to_bytes(8, "big"))
     return (
         "with the broker stopped, set the first eight bytes of config/timercheck to the store time of the log's last "
-        f"record, {last_record} ms (0x{last_record:016x}): printf '{octal}' | dd of=config/timercheck bs=8 count=1 "
-        "conv=notrunc. Do not delete the file: all timer messages that are still in the log would be delivered again"
+        f"record, {last_record} ms (0x{last_record:016x}): printf '{octal_bytes(last_record)}' | dd "
+        "of=config/timercheck bs=8 count=1 conv=notrunc. Do not delete the file: all timer messages that are still in "
+        "the log would be delivered again"
     )

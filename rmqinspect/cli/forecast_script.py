@@ -7,8 +7,9 @@
 
 Every way first tests that no broker runs, and what it needs: nothing is left behind where it cannot be gone to its end.
 Then what it loses is saved, by rmqinspect, and the store is copied; what is lost once files were changed can be seen
-only then, so such a way saves between the change and the start. A way that is not better than the start as it is, is
-not offered.
+only then, so such a way saves between the change and the start. `rebuild` and `salvage` need no copy: the new store
+takes the place of the old one, which stays as it was under the copy's name. A way that is not better than the start as
+it is, is not offered.
 """
 
 import os
@@ -17,6 +18,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
+from rmqinspect.broker.clock import octal_bytes
 from rmqinspect.commands import quote, quote_path
 from rmqinspect.errors import BadOption, Unreadable
 from rmqinspect.forecast.outcome import STARTING, Forecast, Outcome, Verdict
@@ -40,6 +42,7 @@ set -eu
 store={store}
 # The copy takes {size}, with the holes of the files kept.
 copy={copy}
+new={new}  # a new store, until it takes the place of the old one
 running={running}
 
 usage() {{
@@ -106,7 +109,7 @@ broker_from() {{  # the first and the last release that the way was walked for
 
 nothing_made() {{
   local made
-  for made in "$copy" "$copy.part" "$copy.moved"; do
+  for made in "$copy" "$copy.part" "$copy.moved" "$new"; do
     [ ! -e "$made" ] || fail "$made exists already: nothing is overwritten"
   done
 }}
@@ -160,6 +163,31 @@ copy_file() {{
   cp -a -- "$store/$1" "$store/$2"
 }}
 
+set_level() {{  # LEVEL NOW THEN: the offset of a delay level, a line of a JSON file without other numbers as names
+  local file=$store/config/delayOffset.json name="([{{,[:space:]]\"?$1\"?[[:space:]]*:[[:space:]]*)$2([^0-9]|$)"
+  [ "$(grep -cE "$name" -- "$file")" = 1 ] || fail "$file: level $1 is not at $2 any more: nothing is written"
+  sed -E -i "s/$name/\\1$3\\2/" -- "$file"
+}}
+
+set_clock() {{  # the first eight bytes of timercheck
+  printf "$1" | dd of="$store/config/timercheck" bs=8 count=1 conv=notrunc status=none
+}}
+
+make_new() {{  # rebuild or salvage; the store is only read
+  local program=${{RMQINSPECT:-rmqinspect}} status=0
+  command -v -- "$program" >/dev/null ||
+    fail "$program: no such program: it makes the new store. RMQINSPECT=PROGRAM names it"
+  "$program" "$1" {source} -o "$new" --broker-version "$2" || status=$?
+  # 3: something is lost already, or left aside; a new store gets its name only if all else is delivered.
+  [ -d "$new" ] || fail "no new store was made (exit status $status): nothing is started"
+}}
+
+take_new() {{  # the old one stays, in the place of a copy
+  no_broker  # a new store takes long
+  mv -T -- "$store" "$copy"
+  mv -T -- "$new" "$store"
+}}
+
 start_broker() {{
   exec "$ROCKETMQ_HOME/bin/mqbroker" -c "$BROKER_CONF"
 }}
@@ -198,6 +226,7 @@ class _Step(NamedTuple):
     commands: tuple[str, ...]
     units: tuple[str, ...] = ()  # what becomes of queue units, in words
     changes_files: bool = False  # by these commands, other than abort
+    makes_new: bool = False  # a store that takes the place of this one
 
     @property
     def saving(self) -> str:
@@ -220,7 +249,7 @@ def script(forecast: Forecast, store: Store, config: str | None = None) -> str:
     root = next((path.removesuffix(name) for path, name in paths if path.endswith(name)), None)
     if any(map(uri.is_remote, store.paths)) or len(store.paths) > 1 or root is None:
         raise BadOption("--script: needs a store in one folder on this machine")
-    steps = _steps(forecast)
+    steps = _steps(forecast, store)
     usage = ["copy  copies the store, and does nothing else"]
     saving = steps[0].saving if steps and forecast.worst.verdict in STARTING else ""
     usage += ["save  saves what start 1 loses, and does nothing else"] if saving else []
@@ -230,6 +259,7 @@ def script(forecast: Forecast, store: Store, config: str | None = None) -> str:
         store=quote_path(root),
         size=count(sum(file.size for file in store.files), "byte"),
         copy=quote_path(f"{root}.before-start"),
+        new=quote_path(f"{root}.new"),
         running=quote(Verdict.RUNS),
         usage="\n".join(usage),
         source='"$store"' + ("" if config is None else f" --config {quote_path(name_text(os.path.abspath(config)))}"),
@@ -238,7 +268,7 @@ def script(forecast: Forecast, store: Store, config: str | None = None) -> str:
     return head + "".join(line for number, step in enumerate(steps, 1) for line in _case(number, step)) + _TAIL
 
 
-def _steps(forecast: Forecast) -> list[_Step]:
+def _steps(forecast: Forecast, store: Store) -> list[_Step]:
     """Return the start as it is, as far as the broker starts, and the ways that are better."""
     worst = forecast.worst
     alike = (list(run) for words, run in groupby(forecast.outcomes, key=outcome_words) if words == outcome_words(worst))
@@ -247,8 +277,11 @@ def _steps(forecast: Forecast) -> list[_Step]:
     ]
     ways = []
     for way in forecast.instead:
-        # broker.conf is the reader's; rebuild and salvage make a store of their own
-        if way.is_better and not way.remedy.settings and not way.tool:
+        if way.is_better and way.tool and _in_one_folder(store) and not way.outcome.skipped:
+            making = f"make_new {way.tool} {way.outcome.release}", "take_new"
+            ways.append(_Step(way.way, way.outcome, making, makes_new=True))
+        # broker.conf is the reader's.
+        elif way.is_better and not way.remedy.settings and not way.tool:
             commands = [f"move_away {quote_path(name)}" for name in way.moved]
             commands += [f"set_length {quote_path(name)} {length}" for name, length in way.remedy.lengths]
             commands += [
@@ -257,12 +290,22 @@ def _steps(forecast: Forecast) -> list[_Step]:
             ]
             commands += [f"rename {quote_path(name)} {quote_path(new)}" for name, new in way.remedy.renamed]
             commands += [f"copy_file {quote_path(name)} {quote_path(new)}" for name, new in way.remedy.copied]
+            commands += [f"set_level {level} {now} {then}" for level, now, then in way.remedy.levels]
             changes_files = bool(commands)
             has_abort = not worst.clean_exit and "abort" not in way.moved
             if has_abort is way.outcome.clean_exit:
                 commands.append("move_away abort" if has_abort else ': > "$store/abort"')
             ways.append(_Step(way.way, way.outcome, tuple(commands), tuple(unit_words(way)), changes_files))
+    clock = worst.timer.set_back if worst.timer is not None and worst.timer.stuck else None
+    if worst.verdict is Verdict.SAFE and clock is not None:
+        setting = f"set_clock {quote(octal_bytes(clock))}"
+        ways.append(_Step("start it with the timer's clock set back", worst, (setting,), changes_files=True))
     return [*as_it_is, *ways][:_MOST]
+
+
+def _in_one_folder(store: Store) -> bool:
+    """Whether broker.conf has all of a store in its root, as it is in a new one."""
+    return not any(name.startswith("storePath") and name != "storePathRootDir" for name in store.settings)
 
 
 def _told(step: _Step) -> str:
@@ -274,6 +317,7 @@ def _case(number: int, step: _Step) -> Iterator[str]:
     yield f"1:{number})  # {_told(step)}\n"
     tests = "no_broker", f"broker_from {first} {last}", "nothing_made"
     before, after = ("", step.saving) if step.changes_files else (step.saving, "")
-    for command in filter(None, (*tests, before, "copy_store", *step.commands, after, "start_broker")):
+    copied = "" if step.makes_new else "copy_store"
+    for command in filter(None, (*tests, before, copied, *step.commands, after, "start_broker")):
         yield f"  {command}\n"
     yield "  ;;\n"

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final
 
+from rmqinspect.broker.clock import set_back
 from rmqinspect.commands import FORECAST, REBUILD_STORE, SALVAGE, SAVE, fill_command
 from rmqinspect.document import Part, means
 from rmqinspect.forecast.outcome import REBUILD, Alternative, Forecast, Outcome, Verdict
@@ -36,6 +37,7 @@ class Action(StrEnum):
     SALVAGE = "salvage"
     OTHER = "start another way"
     REMEDY = "remove what is in the way"
+    CLOCK = "set the timer's clock back"
     SAVE = "save"
     ASK = "find out"
     LEAVE = "leave it"
@@ -46,6 +48,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     Action.SALVAGE: f"{SALVAGE} --dry-run",
     Action.OTHER: f"{FORECAST} --script -o start.sh",
     Action.REMEDY: FORECAST,
+    Action.CLOCK: f"{FORECAST} --script -o start.sh",
     Action.SAVE: SAVE,
     Action.ASK: FORECAST,
 }
@@ -99,8 +102,8 @@ def _of_safe(worst: Outcome) -> FirstStep:
     """Return the step before a start that loses nothing, and that nothing betters."""
     if any(LOOK_FOR in text for text in already_lost(worst)):
         return FirstStep(Action.LOOK, LOOK_FOR)
-    if worst.timer is not None and worst.timer.stuck and worst.timer.cure is not None:
-        return FirstStep(Action.REMEDY, f"{worst.timer.cure}; then start it")
+    if worst.timer is not None and worst.timer.stuck and worst.timer.set_back is not None:
+        return FirstStep(Action.CLOCK, f"{set_back(worst.timer.set_back)}; then start it")
     gone = worst.acknowledged
     if gone is None:
         return FirstStep(Action.START, "start it")

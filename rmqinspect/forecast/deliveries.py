@@ -14,7 +14,7 @@ Source: ScheduleMessageService#load, #correctDelayOffset, TimerMessageStore#reco
 
 from collections.abc import Iterator
 
-from rmqinspect.broker.clock import runs_ahead, set_back
+from rmqinspect.broker.clock import runs_ahead
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.start_rules import DelayRules
 from rmqinspect.errors import Unreadable
@@ -93,7 +93,7 @@ def _timer(outcome: Outcome, evidence: Evidence) -> TimerStart | None:
         return TimerStart(skips, max(0, queue.max_after - queue.min_after), 0, None, None)
     newest = evidence.log_end.newest_timestamp
     if newest is not None and runs_ahead(newest, fired):
-        return TimerStart(skips, 0, evidence.stuck_timers, format_millis(fired), set_back(newest))
+        return TimerStart(skips, 0, evidence.stuck_timers, format_millis(fired), newest)
     # What it takes again of its topic it has put into the wheel before.
     again = evidence.fired_again(fired)
     again = None if again is None else again + max(0, min(taken, queue.max_after) - goes_on)

@@ -180,7 +180,9 @@ class TimerStart(Part, frozen=True):
     ]
     stuck: Annotated[int, means("messages that wait for a time before that of its clock: not delivered until then")]
     until: Annotated[str | None, means("the time of its clock, where that ran ahead of the log")]
-    cure: Annotated[str | None, means("what sets the clock back; null where it did not run ahead")]
+    set_back: Annotated[
+        int | None, means("what to set the clock in timercheck to, ms; null where it did not run ahead")
+    ]
 
 
 class Again(Part, frozen=True):

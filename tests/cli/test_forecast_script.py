@@ -15,7 +15,7 @@ import pytest
 from rmqinspect.cli.forecast_script import script
 from rmqinspect.errors import BadOption
 from rmqinspect.forecast.instead import other_ways
-from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Remedy
+from rmqinspect.forecast.outcome import Alternative, Forecast, Losses, Remedy, TimerStart
 from rmqinspect.store.discover import open_store
 from rmqinspect.text import escape
 from tests.support.command import Run, runner
@@ -356,3 +356,69 @@ def test_a_flipped_bit_is_set_back_in_the_store_alone(damaged: Path, tool: str, 
     shutil.rmtree(damaged.with_name("a store.before-start"))
     again = bash(text, number, RMQINSPECT=tool, BROKER_RELEASE="5.3.3")
     assert (again.returncode, "nothing is written" in again.stderr) == (1, True)
+
+
+# --- a new store, and edits of configuration files ------------------------------------------------
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> str:
+    """A program that makes a new store as `rebuild` and `salvage` do: TOOL STORE -o NEW --broker-version RELEASE."""
+    program = tmp_path / "maker"
+    program.write_text('#!/bin/sh\n[ "$6" = 5.5.0 ] && mkdir "$4" && echo "$1" "$2" >"$4/made"\nexit 3\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize("command", ["rebuild", "salvage"])
+def test_a_new_store_takes_the_place_of_the_old_one(laid: Path, maker: str, bash: Bash, command: str) -> None:
+    way = Alternative(f"{command}, then the same broker", SAFE, is_better=True, tool=command)
+    text = script(Forecast([LOSES], [way]), open_store([str(laid)]))
+    assert f"2     {command}, then the same broker" in bash(text).stdout
+    before = {path.relative_to(laid) for path in laid.rglob("*")}
+    done = bash(text, "2", RMQINSPECT=maker)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "started"), done.stderr
+    assert (laid / "made").read_text() == f"{command} {laid}\n"
+    assert {path.relative_to(f"{laid}.before-start") for path in Path(f"{laid}.before-start").rglob("*")} == before
+    assert not Path(f"{laid}.new").exists()
+
+
+def test_nothing_is_started_where_no_new_store_was_made(laid: Path, bash: Bash) -> None:
+    way = Alternative("rebuild, then the same broker", SAFE, is_better=True, tool="rebuild")
+    text = script(Forecast([LOSES], [way]), open_store([str(laid)]))
+    for program in ("false", "no-such-program"):
+        done = bash(text, "2", RMQINSPECT=program)
+        assert (done.returncode, done.stdout) == (1, "")
+    assert sorted(path.name for path in laid.parent.glob("a store*")) == [laid.name]
+
+
+def test_a_new_store_is_not_offered_where_broker_conf_names_folders(laid: Path) -> None:
+    way = Alternative("rebuild, then the same broker", SAFE, is_better=True, tool="rebuild")
+    store = replace(open_store([str(laid)]), settings={"storePathCommitLog": "/log1,/log2"})
+    assert "rebuild, then" not in script(Forecast([LOSES], [way]), store)
+
+
+@pytest.mark.parametrize("row", ["1:5,2:7", '"1":5,"2":7', '"1" : 5,\n\t\t"2" : 7'])
+def test_offsets_of_delay_levels_are_set_back(laid: Path, bash: Bash, row: str) -> None:
+    (laid / "config").mkdir()
+    file = laid / "config" / "delayOffset.json"
+    file.write_text(f'{{"dataVersion":{{"counter":1}},"offsetTable":{{{row}}}}}')
+    way = Alternative("levels set back", SAFE, Remedy(levels=((1, 5, 2), (2, 7, 0))), is_better=True)
+    text = script(Forecast([LOSES], [way]), open_store([str(laid)]))
+    done = bash(text, "2")
+    assert done.returncode == 0, done.stderr
+    assert file.read_text() == f'{{"dataVersion":{{"counter":1}},"offsetTable":{{{row}}}}}'.replace("5", "2").replace(
+        "7", "0"
+    )
+    shutil.rmtree(f"{laid}.before-start")
+    assert "nothing is written" in bash(text, "2").stderr
+
+
+def test_a_clock_that_ran_ahead_is_set_back(laid: Path, bash: Bash) -> None:
+    (laid / "config").mkdir()
+    file = laid / "config" / "timercheck"
+    file.write_bytes(b"\xff" * 16)
+    timer = TimerStart(0, 0, 3, "2050-11-01T08:30:00.000Z", 1_795_250_987_202)
+    done = bash(script(Forecast([replace(SAFE, timer=timer)]), open_store([str(laid)])), "2")
+    assert done.returncode == 0, done.stderr
+    assert file.read_bytes() == (1_795_250_987_202).to_bytes(8, "big") + b"\xff" * 8

@@ -54,7 +54,7 @@ def test_every_field_is_listed_and_has_its_type() -> None:
     behind = Acknowledged(100, 3, {}, 1000, 2000, ("3 queue units",), may_be_copy=True)
     delayed = {
         "delay_levels": [LevelStart(9, 500, 1, 1, 1, 0, 0, 0, 0)],
-        "timer": TimerStart(0, 2, 3, "2050-11-01T08:30:00.000Z", "set it back"),
+        "timer": TimerStart(0, 2, 3, "2050-11-01T08:30:00.000Z", 7),
         "transactions": TransactionStart(3, 2),
         "unread": [Unread("", "old/commitlog", "commitlog", "storePathCommitLog", "2 segments", "without them")],
     }
