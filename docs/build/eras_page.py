@@ -5,7 +5,8 @@ from itertools import groupby
 from typing import Any
 
 from rmqinspect.broker.eras import Era, eras, rules_of_start
-from rmqinspect.broker.start_rules import Rule, Rules, Value, rules_in
+from rmqinspect.broker.rules import Rule, Value, rules_in
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.broker.version_estimate import RELEASES
 
 _PAGE = """\

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from rmqinspect.broker.pull import Unit
-from rmqinspect.broker.start_rules import ClientRules
+from rmqinspect.broker.read_rules import ClientRules
 from rmqinspect.codec.decompress import decompress
 from rmqinspect.codec.layout import ParsedFields, place_of, walk_fields
 from rmqinspect.codec.record_proof import LONGEST_HEAD

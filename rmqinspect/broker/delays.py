@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.start_rules import DelayRules
+from rmqinspect.broker.own_rules import DelayRules
 from rmqinspect.choices import DELAY_STATES
 from rmqinspect.codec.arrays import Bools, Ints, first_rule
 

@@ -22,7 +22,7 @@ import numpy as np
 from rmqinspect.broker.client import RIGHT, received
 from rmqinspect.broker.consumer_queue import ConsumerLog, ConsumerQueue, ReadableLog
 from rmqinspect.broker.pull import SYSTEM_ERROR, Answer, Limits, Pull, Subscription, Unit, pull
-from rmqinspect.broker.start_rules import ClientRules, PullRules
+from rmqinspect.broker.read_rules import ClientRules, PullRules
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.codec.arrays import Ints
 

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rmqinspect.broker.groups import is_system_group
-from rmqinspect.broker.start_rules import TopicRules
+from rmqinspect.broker.own_rules import TopicRules
 from rmqinspect.config.json_files import ConsumerOffset
 from rmqinspect.topics import OP_TOPIC, is_system_topic
 

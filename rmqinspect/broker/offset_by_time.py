@@ -16,7 +16,7 @@ RocksDBConsumeQueueTable#binarySearchInCQByTime, MappedFileQueue#getConsumeQueue
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from rmqinspect.broker.start_rules import TimeRules
+from rmqinspect.broker.read_rules import TimeRules
 
 LOWER, UPPER = "lower", "upper"
 BOUNDARIES = (LOWER, UPPER)

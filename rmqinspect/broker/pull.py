@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from rmqinspect.broker.start_rules import PullRules
+from rmqinspect.broker.read_rules import PullRules
 from rmqinspect.codec.java import java_string_hash, wrapped_int
 
 FOUND = "FOUND"

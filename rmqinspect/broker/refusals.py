@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rmqinspect.broker.start_rules import RefusalRules
+from rmqinspect.broker.read_rules import RefusalRules
 from rmqinspect.config.json_files import integer, read_config
 from rmqinspect.store.model import Store
 from rmqinspect.topics import LMQ_PREFIX, is_system_topic

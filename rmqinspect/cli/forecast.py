@@ -356,7 +356,8 @@ def walk_lines(forecast: Forecast, zone: tzinfo) -> Iterator[str]:
 
 def _input_words(name: str, value: str | int, zone: tzinfo) -> str:
     """Return what a decision was made from: a time with its date, a rule in words, other names as RocketMQ has them."""
-    from rmqinspect.broker.start_rules import Rule, Rules
+    from rmqinspect.broker.rules import Rule
+    from rmqinspect.broker.start_rules import Rules
 
     rule = getattr(Rules, name, None)
     if isinstance(rule, Rule) and value in rule.means:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from rmqinspect.broker.clock import runs_ahead
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.broker.start_rules import DelayRules
+from rmqinspect.broker.own_rules import DelayRules
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.outcome import LevelStart, Outcome, QueueOutcome, TimerStart, note_unread

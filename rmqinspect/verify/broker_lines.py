@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from rmqinspect.broker.start_rules import DelayRules
+from rmqinspect.broker.own_rules import DelayRules
 from rmqinspect.forecast.outcome import Forecast, Outcome, QueueOutcome
 from rmqinspect.text import count, group_digits
 from rmqinspect.verify.codes import BY_CODE

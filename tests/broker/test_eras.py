@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from rmqinspect.broker.eras import eras
-from rmqinspect.broker.start_rules import DelayRules, PullRules, Rule, Rules, TimeRules, TopicRules, rules_in
+from rmqinspect.broker.own_rules import DelayRules, TopicRules
+from rmqinspect.broker.read_rules import PullRules, TimeRules
+from rmqinspect.broker.rules import Rule, rules_in
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.broker.version_estimate import OLDEST, RELEASES
 from tests.support.samples import ROOT
 

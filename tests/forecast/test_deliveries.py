@@ -13,7 +13,7 @@ import pytest
 
 from rmqinspect import open_store
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.broker.start_rules import DelayRules
+from rmqinspect.broker.own_rules import DelayRules
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.forecast.advice import Action, first_step
 from rmqinspect.forecast.outcome import REBUILD, SALVAGE, Forecast, TransactionStart, Verdict

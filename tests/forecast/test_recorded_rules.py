@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rmqinspect.broker.start_rules import Rules, Value
+from rmqinspect.broker.rules import Value
+from rmqinspect.broker.start_rules import Rules
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.outcome import Outcome
 from rmqinspect.forecast.walk import walk

@@ -9,7 +9,8 @@ import pytest
 
 from docs.build import release_changes
 from docs.build.java_methods import members, tokens_of
-from rmqinspect.broker.start_rules import Rules, rules_in
+from rmqinspect.broker.rules import rules_in
+from rmqinspect.broker.start_rules import Rules
 
 OLD = r"""
 package org.apache.rocketmq.store;
