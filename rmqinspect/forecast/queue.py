@@ -48,6 +48,9 @@ _FIRST_WINDOW, _LAST_WINDOW = 64, 1 << 14  # units that a cut reads at a time
 _LED = 1 << 16  # units that are looked at together, for where they lead
 _FEW = 64  # units that are tried at once where the last ones did not continue the queue
 _KEPT = 1 << 20  # newest units of all queues that are kept
+_HELD = 16 << 20  # bytes of queue files that are held for the walks of other releases
+_HELD_COST = 256  # what a read takes beside its bytes
+_LONG_READ = 1 << 16  # bytes: longer ones are not held
 _RUN_COST = 16  # what a run takes beside its units, in units
 
 
@@ -74,7 +77,8 @@ class Shelf:
         }
         self.problems: list[str] = []  # for people
         self._prefixes: dict[str, Prefix] = {}  # by path
-        self._single: dict[tuple[str, int], Ints] = {}  # units that were asked for alone, by path and row
+        self._held: dict[tuple[str, int, int], bytes] = {}  # by path, row, number of units
+        self._room = _HELD
 
     def prefix(self, file: QueueFile) -> Prefix:
         """Return the accepted units at the start of a file, read once; none where it cannot be read."""
@@ -89,29 +93,33 @@ class Shelf:
         return known
 
     def table(self, file: QueueFile, first: int, count: int) -> Ints:
-        """Return units of a file from a row on, a column for each: physical offset, size; base and messages of a batch.
-
-        Single ones are read once: minima are asked for the same unit by every walk.
-        """
-        key = file.path, first
-        if count == 1 and key in self._single:
-            return self._single[key].copy()
+        """Return units of a file from a row on, a column for each: physical offset, size; base and messages of a batch."""
         units = self.units(file, first, count)
-        found = np.array([units[name] for name in _COLUMNS[file.kind]], np.int64)
-        if count == 1:
-            self._single[key] = found.copy()
-        return found
+        return np.array([units[name] for name in _COLUMNS[file.kind]], np.int64)
 
     def units(self, file: QueueFile, row: int, count: int) -> Units:
-        """Return units of a file from a row on; zeros where it is shorter or cannot be read."""
-        layout = self._layouts[file.kind]
-        raw = bytearray(count * layout.itemsize)
+        """Return units of a file from a row on; zeros where it is shorter or cannot be read.
+
+        The starts of all releases ask for the same ones: what was read is held, as long as there is room.
+        """
+        key = file.path, row, count
+        raw = self._held.get(key)
+        if raw is None:
+            raw = self._read(file, row, count)
+            if len(raw) <= min(_LONG_READ, self._room):
+                self._held[key] = raw
+                self._room -= len(raw) + _HELD_COST
+        return np.frombuffer(raw, self._layouts[file.kind])
+
+    def _read(self, file: QueueFile, row: int, count: int) -> bytes:
+        size = self._layouts[file.kind].itemsize
+        raw = bytearray(count * size)
         try:
             with open_file(file) as reader:
-                reader.read_into(raw, row * layout.itemsize)
+                reader.read_into(raw, row * size)
         except Unreadable as error:
             self.problems.append(str(error))
-        return np.frombuffer(raw, layout)
+        return bytes(raw)
 
 
 def _prefix(file: QueueFile) -> Prefix:
