@@ -93,7 +93,7 @@ class Shelf:
         return known
 
     def table(self, file: QueueFile, first: int, count: int) -> Ints:
-        """Return units of a file from a row on, a column for each: physical offset, size; base and messages of a batch."""
+        """Return units of a file from a row on as columns: physical offset, size; of a batch its base, messages."""
         units = self.units(file, first, count)
         return np.array([units[name] for name in _COLUMNS[file.kind]], np.int64)
 
