@@ -29,7 +29,6 @@ from rmqinspect.cli.session import Session, tell_unmatched, with_offsets
 from rmqinspect.cli.verbs.decode import DecodeArguments, MessageOptions, RowsOptions
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.errors import Unreadable
-from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, escape, group_digits
 
 if TYPE_CHECKING:
@@ -426,7 +425,7 @@ class _Reading:
 
 
 def _show(store: "Store", place: int) -> str:
-    return fill_command(SHOW, [shown(path) for path in store.paths], at=place)
+    return fill_command(SHOW, store.words, at=place)
 
 
 # --- the command ------------------------------------------------------------------------------------------

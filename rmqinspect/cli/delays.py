@@ -16,7 +16,6 @@ from rmqinspect.cli.session import Session, printed_to, tell_unmatched
 from rmqinspect.cli.terminal import Screen, columns
 from rmqinspect.cli.verbs.delays import DelaysArguments
 from rmqinspect.commands import fill_command
-from rmqinspect.system.uri import shown
 from rmqinspect.text import clip, count, describe_duration, escape, group_digits
 from rmqinspect.times import format_millis, format_seconds, to_micros
 
@@ -72,14 +71,13 @@ def _print_screens(
     ):
         if not choice.waiting:
             session.announce(", for the delivered copies. Cheaper: --pending")
-        for number, store in enumerate(session.stores(table.databases, table.name)):
+        for store in session.stores(table.databases, table.name):
             summary = DelaySummary(most, with_system=arguments.system_topics is True)
             delays = Delays(store, session.request(store), choice)
             timed = with_times(selection, arguments, lambda delays=delays: delays.sources.now * 1000 or None)  # type: ignore[misc]
             for batch in delays.rows():
                 summary.take(timed.select_rows(batch))
-            path = shown(arguments.paths[number]) if arguments.paths else store.name
-            session.show(_lines(summary, delays, path, arguments.zone), colour=colour)
+            session.show(_lines(summary, delays, arguments.zone), colour=colour)
         session.tell_gaps("log", " (decode --table gaps)")
     return session.status(damaged=session.gaps, missed=tell_unmatched(selection, session.progress))
 
@@ -87,8 +85,8 @@ def _print_screens(
 # --- the screen -------------------------------------------------------------------------------------------
 
 
-def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -> Iterator[str]:
-    """Yield the lines for one store; `path` is how its commands name it."""
+def _lines(summary: "DelaySummary", delays: "Delays", zone: tzinfo) -> Iterator[str]:
+    """Yield the lines for one store."""
     from rmqinspect.broker.delays import LOST
     from rmqinspect.tables.delays import no_queues_words, unqueued_words
 
@@ -105,12 +103,13 @@ def _lines(summary: "DelaySummary", delays: "Delays", path: str, zone: tzinfo) -
             yield from _SCREEN.rows(_NAMES[source].split()[0], _timer_words(source, place, delays, zone))
     yield from _table("next due", _message_rows(summary.next, now, zone))
     yield from _table("stuck", _reason_rows(summary.stuck, zone))
-    yield from _cure(summary, delays, path)
+    yield from _cure(summary, delays)
     yield from _table("lost", _reason_rows(summary.missing, zone))
     if summary.total(LOST):
-        yield from _SCREEN.command("next", fill_command("rmqinspect delays {store} --state lost -f jsonl", [path]))
+        command = fill_command("rmqinspect delays {store} --state lost -f jsonl", delays.store.words)
+        yield from _SCREEN.command("next", command)
     elif delays.choice.waiting and delays.store.segments:
-        command = fill_command("rmqinspect delays {store}", [path])
+        command = fill_command("rmqinspect delays {store}", delays.store.words)
         yield from _SCREEN.command("next", f"{command}    # reads the log: what was delivered or lost")
     topics = summary.topics.most_common(_TOPICS)
     rest = len(summary.topics) - len(topics)
@@ -133,7 +132,7 @@ def _reason_rows(messages: "Sequence[Row]", zone: tzinfo) -> list[Sequence[str]]
     ]
 
 
-def _cure(summary: "DelaySummary", delays: "Delays", path: str) -> Iterator[str]:
+def _cure(summary: "DelaySummary", delays: "Delays") -> Iterator[str]:
     """Yield what has a broker deliver the messages that are stuck."""
     from rmqinspect.broker.clock import set_back
 
@@ -146,7 +145,8 @@ def _cure(summary: "DelaySummary", delays: "Delays", path: str) -> Iterator[str]
             "with the broker stopped, set the number of the level in config/delayOffset.json to the queue offset of "
             "the first message that is not delivered",
         )
-        yield from _SCREEN.command("next", fill_command("rmqinspect decode {store} --table delay_offsets", [path]))
+        command = fill_command("rmqinspect decode {store} --table delay_offsets", delays.store.words)
+        yield from _SCREEN.command("next", command)
 
 
 def _sums(summary: "DelaySummary") -> str:

@@ -170,10 +170,11 @@ def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Itera
         return
     yield from _SCREEN.rows(name, f"the first difference is at {describe_offset(log.first)}")
     yield from _first_difference_lines(outcome, log, log.first)
-    for number, (name, stand) in enumerate(zip(names, outcome.at_first or (), strict=True)):
+    words_of = [store.words for store in outcome.stores]
+    for number, (words, stand) in enumerate(zip(words_of, outcome.at_first or (), strict=True)):
         at = log.first if stand.start is None else stand.start
         if stand.kind != "nothing":
-            yield from _SCREEN.command("" if number else "next", fill_command(SHOW, [name], at=at))
+            yield from _SCREEN.command("" if number else "next", fill_command(SHOW, words, at=at))
 
 
 def _first_difference_lines(outcome: DiffResult, log: LogDiff, first: int) -> Iterator[str]:

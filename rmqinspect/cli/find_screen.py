@@ -28,7 +28,6 @@ from rmqinspect.output.rows import json_objects
 from rmqinspect.output.screen import ScreenTable
 from rmqinspect.store.model import Store
 from rmqinspect.system.run import with_run
-from rmqinspect.system.uri import shown
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.sources import unread_places
 from rmqinspect.text import count, describe_spans, group_digits
@@ -258,7 +257,7 @@ def _question_lines(readings: Sequence[Miss], store: Store, *, named: bool) -> I
         reading = "" if miss.reading is None else f"as {miss.reading}: "
         yield from _SCREEN.rows(miss.reason, f"{asked}{reading}{miss.text}")
         if miss.place is not None:
-            yield from _SCREEN.command("next", fill_command(SHOW, [shown(path) for path in store.paths], at=miss.place))
+            yield from _SCREEN.command("next", fill_command(SHOW, store.words, at=miss.place))
         yield from _SCREEN.rows("near", ", ".join(miss.near))
         yield from _SCREEN.several("instead", miss.instead)
 

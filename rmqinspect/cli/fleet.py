@@ -21,13 +21,13 @@ from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.parameters import note_run
 from rmqinspect.cli.session import document_of, json_line
 from rmqinspect.cli.terminal import Progress, Screen, columns, line_width
-from rmqinspect.commands import fill_command, quote_path
+from rmqinspect.commands import fill_command
 from rmqinspect.errors import BadOption
 from rmqinspect.fleet.given import Given
 from rmqinspect.fleet.run import Failed, Finished, Read, side_by_side
 from rmqinspect.fleet.summary import StoreRow, badness, costs
 from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
-from rmqinspect.system.uri import is_remote, local_path, shown
+from rmqinspect.system.uri import is_remote, local_path
 from rmqinspect.text import cell_width, clip, count, describe_size, escape, group_digits
 
 if TYPE_CHECKING:
@@ -198,11 +198,7 @@ def print_screen(
 def command_about(verb: str, options: FleetOptions, given: Sequence[Given]) -> Callable[[int], str]:
     """Return what gives the command about one of the stores, by its number, with the same broker.conf."""
 
-    def command(number: int) -> str:
-        line = fill_command(f"rmqinspect {verb} {{store}}", stores=given[number].words)
-        return line if options.config is None else f"{line} --config {quote_path(shown(options.config))}"
-
-    return command
+    return lambda number: fill_command(f"rmqinspect {verb} {{store}}", options.words_for(given[number].words))
 
 
 def worst_first(answer: Answer) -> tuple[int, ...]:

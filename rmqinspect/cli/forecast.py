@@ -26,14 +26,13 @@ from rmqinspect.cli.pager import print_answered
 from rmqinspect.cli.session import document_format, json_line, print_lines, printed_to, refuse_early, tell_broker
 from rmqinspect.cli.terminal import LONG_READ, Progress, Screen, least_time
 from rmqinspect.cli.verbs.forecast import ForecastArguments
-from rmqinspect.commands import SALVAGE, fill_command, quote_path
+from rmqinspect.commands import SALVAGE, fill_command
 from rmqinspect.errors import NotAStore, Refused, Unreadable
 from rmqinspect.forecast.outcome import Decision, Forecast, InReplica, Outcome, SalvagePrice, Verdict
 from rmqinspect.forecast.words import span_of
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import METRICS_HEAD
 from rmqinspect.system.run import with_run
-from rmqinspect.system.uri import shown
 from rmqinspect.text import describe_size, group_digits
 from rmqinspect.times import format_millis
 
@@ -305,8 +304,7 @@ def _salvaging(store: "Store", arguments: ForecastArguments) -> str | None:
     """Return the command that tells what a salvage would keep; None for a DLedger log, which it does not take."""
     if any(segment.kind == "dledger" for segment in store.segments):
         return None
-    words = ["--config", quote_path(shown(arguments.config))] if arguments.config is not None else []
-    return " ".join((fill_command(SALVAGE, [shown(path) for path in arguments.paths]), *words, "--dry-run"))
+    return fill_command(f"{SALVAGE} --dry-run", store.words)
 
 
 def _saving(forecast: "Forecast", arguments: ForecastArguments, outcome: Outcome) -> str | None:

@@ -22,7 +22,6 @@ from rmqinspect.cli.terminal import Screen, columns
 from rmqinspect.cli.verbs.groups import GroupsArguments
 from rmqinspect.commands import UNCONSUMED, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
-from rmqinspect.system.uri import shown
 from rmqinspect.text import clip, count, describe_duration, escape, group_digits
 from rmqinspect.times import format_micros, format_millis
 
@@ -189,8 +188,7 @@ def _lines(survey: "GroupSurvey", store: "Store", arguments: GroupsArguments, re
         yield from _SCREEN.several("nobody", _nobody(survey, some))
     worst = next((line.group for line in lines if line.lag and line.kind not in ("system", "broadcast")), None)
     if worst is not None:
-        stores = tuple(map(shown, arguments.paths))
-        yield from _SCREEN.command("next", fill_command(UNCONSUMED, stores=stores, group=worst))
+        yield from _SCREEN.command("next", fill_command(UNCONSUMED, store.words, group=worst))
     if lines:
         unknown = f"not known: {why_unknown(store, 'queues') or 'no consume queue was given'}"
         yield from _SCREEN.rows("lag", _sums(lines) if known else unknown)

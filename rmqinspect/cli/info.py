@@ -12,7 +12,7 @@ from rmqinspect.cli.options import given_stores, use_colour
 from rmqinspect.cli.session import document_format, document_of, print_document, print_lines, printed_to, refuse_early
 from rmqinspect.cli.terminal import Screen, line_width, print_remark
 from rmqinspect.cli.verbs.info import InfoArguments
-from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command, quote
+from rmqinspect.commands import DECODE, FORECAST, GROUPS, USAGE, VERIFY, fill_command
 from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_duration, describe_size, group_digits
 
@@ -327,8 +327,7 @@ def _groups(facts: "Overview") -> str:
 
 def _command(template: str, facts: "Overview", arguments: InfoArguments) -> str:
     """Return a command about the same store, read with the same broker.conf: without it the answers may differ."""
-    line = fill_command(template, stores=tuple(map(shown, arguments.paths)) or (facts.name,))
-    return line if arguments.config is None else f"{line} --config {quote(arguments.config)}"
+    return fill_command(template, arguments.words_for(map(shown, arguments.paths)))
 
 
 def _next(facts: "Overview", arguments: InfoArguments) -> Iterator[str]:
@@ -343,11 +342,12 @@ def _next(facts: "Overview", arguments: InfoArguments) -> Iterator[str]:
         steps.append((USAGE, "what takes the space"))
     for number, (template, reason) in enumerate(steps):
         line, label = _command(template, facts, arguments), "" if number else "next"
-        if max(len(line), 26) + 2 + len(reason) <= line_width() - _SCREEN.indent:
-            yield _SCREEN.line(label, f"{line:<26}  {reason}")
+        # A line is copied as it stands: a shell takes what is behind # for a comment.
+        if max(len(line), 26) + 4 + len(reason) <= line_width() - _SCREEN.indent:
+            yield _SCREEN.line(label, f"{line:<26}  # {reason}")
         else:
             yield from _SCREEN.command(label, line)
-            yield _SCREEN.line("", f"  {reason}")
+            yield _SCREEN.line("", f"  # {reason}")
 
 
 def _some(texts: "list[str] | tuple[str, ...]") -> str:

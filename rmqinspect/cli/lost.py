@@ -95,9 +95,7 @@ def save_command(
 
     `not_in`: only what the store there has not.
     """
-    words = ["rmqinspect", "decode", *map(quote_path, map(shown, source.paths))]
-    words += ["--config", quote_path(shown(source.config))] if source.config is not None else []
-    words.append("--lost-at-start")
+    words = ["rmqinspect", "decode", *map(quote_path, source.words_for(map(shown, source.paths))), "--lost-at-start"]
     words += ["--broker-version", release] if release is not None else []
     words += ["--exit", stop] if stop is not None else []
     words += ["--not-in", quote_path(shown(not_in))] if not_in is not None else []

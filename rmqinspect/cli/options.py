@@ -5,6 +5,7 @@ Arrow is imported only when an option needs it, so that `--help` stays fast.
 
 import os
 import sys
+from collections.abc import Iterable
 from datetime import tzinfo
 from typing import TYPE_CHECKING, TypedDict
 
@@ -106,6 +107,12 @@ class ReadOptions:
     def opening(self) -> Opening:
         """The options of `open_store`."""
         return {"config": self.config, "base": self.base, "max_config": self.max_config}
+
+    def words_for(self, shown_paths: Iterable[str]) -> tuple[str, ...]:
+        """Return what names a store in a command: its paths, and the options that it was opened with."""
+        from rmqinspect.store.discover import option_words
+
+        return (*shown_paths, *option_words(**self.opening))
 
 
 @option_group

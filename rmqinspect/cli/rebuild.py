@@ -73,11 +73,11 @@ def run(arguments: RebuildArguments) -> int:
         if not arguments.quiet:
             look = Look(arguments.zone, use_colour(arguments.color), unfold=arguments.verbose > 0)
             proven = proof_lines(result.proof, target, started, arguments.redact, look)
-            lines = (*_receipt_lines(result.receipt, target), *_to_do(result, store.paths, target), *proven)
+            lines = (*_receipt_lines(result.receipt, target), *_to_do(result, store.words, target), *proven)
             print_answered(lines, colour=use_colour(arguments.color))
         if not result.holds:
             what = "would not be made" if arguments.dry_run else "not made"
-            raise DamageFound(f"{shown(target)}: {what}: {_why(result, store.paths)}")
+            raise DamageFound(f"{shown(target)}: {what}: {_why(result, store.words)}")
     if is_made and not arguments.quiet:
         click.echo(f"made: {shown(target)}, {shown(receipt_path(target))}", err=True)
     if not is_made and not arguments.dry_run:

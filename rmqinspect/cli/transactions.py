@@ -20,7 +20,6 @@ from rmqinspect.cli.verbs.transactions import TransactionsArguments
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.broker_conf import read_settings, setting_size
-from rmqinspect.system.uri import shown
 from rmqinspect.text import count, describe_duration, group_digits
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.topics import GIVEN_UP_TOPIC
@@ -201,8 +200,7 @@ class _Screen:
             write_lines(out, f"{group_digits(len(listed) - len(rows))} more {words}: -n {len(listed)} shows all")
         write_lines(out, "")
         if len(rows):
-            stores = tuple(map(shown, self.found.store.paths))
-            command = fill_command(SHOW, stores, at=self.summary.place_of(int(rows[0])))
+            command = fill_command(SHOW, self.found.store.words, at=self.summary.place_of(int(rows[0])))
             write_lines(out, *_SCREEN.command("next", command))
 
     def _print_rows(self, out: "Out", rows: "Ints") -> None:

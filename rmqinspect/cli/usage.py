@@ -28,7 +28,6 @@ from rmqinspect.cli.verbs.usage import UsageArguments
 from rmqinspect.commands import USAGE_BY, fill_command
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import why_unknown
-from rmqinspect.system.uri import shown
 from rmqinspect.text import clip, count, describe_size, escape, group_digits
 from rmqinspect.times import format_seconds
 
@@ -162,7 +161,7 @@ def _lines(store: "Store", usage: "Usage", request: "Request", *, arguments: Usa
             yield from _bars(rows, usage)
     yield from _retention(store, usage, request, arguments)
     if arguments.by is None and len(arguments.paths) == 1 and store.segments:
-        yield from _SCREEN.command("next", fill_command(USAGE_BY, stores=[shown(path) for path in arguments.paths]))
+        yield from _SCREEN.command("next", fill_command(USAGE_BY, store.words))
     yield from _SCREEN.rows("total", _sums(usage))
 
 

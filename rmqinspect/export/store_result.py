@@ -24,7 +24,7 @@ from rmqinspect.export.queue_checksums import QueueSums, UnitFacts, compare_unit
 from rmqinspect.export.request import FINDINGS, MESSAGES, numbered_name
 from rmqinspect.store.model import Store
 from rmqinspect.system.filesystem import Files, files_below, stat
-from rmqinspect.system.uri import is_below, realpath, shown
+from rmqinspect.system.uri import is_below, realpath
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.read_log import add_account, lost_gaps
@@ -148,7 +148,7 @@ class StoreResult:
         result = verify_and_forecast(store, VerifyOptions(jobs=jobs))
         self.findings = Counter(result.findings.severities)
         self.unread += [message for message in result.unread if message not in self.unread]
-        return finding_batches(result, shown(self.plan.paths[0]))
+        return finding_batches(result, () if self.plan.paths == store.paths else self.plan.paths)
 
     # --- the entry of the manifest ----------------------------------------------------------------
 

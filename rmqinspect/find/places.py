@@ -188,7 +188,7 @@ def _in_spot(spot: Spot, where: str, place: int, *, proven: bool) -> Found:
     if spot.kind == "record" and proven and spot.start == place:
         return Found(NOT_THERE, f"another record begins at {where}")
     if spot.kind == "record" and proven:
-        return Found(NOT_THERE, f"{where} is inside of the record at {reach}: rmqinspect show --at {place}")
+        return Found(NOT_THERE, f"{where} is inside of the record at {reach}: show --at {place}")
     if spot.kind in ("blank", "entry"):
         return Found(NOT_THERE, f"{where} is in a {spot.kind} that holds no message: {reach}")
     what = {"zeros": "zeros", "record": "a record that is cut or damaged"}.get(spot.kind, "bytes that are no record")

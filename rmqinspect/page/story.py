@@ -76,7 +76,7 @@ class _Teller:
         self.first: Mapping[str, str] | None = told.get("do_first")
         self.zone = zone
         self.what = "This store" if self.report["given"] is None else "What was given of a store"
-        self.stores = [self.report["run"]["store"]]
+        self.stores = self.report["run"].get("words") or [self.report["run"]["store"]]
         self.damage = self.report["errors"] - self.report["counts"].get("ST-IO", 0)
         self.errors = [row for row in self.report["findings"] if row["severity"] == "error" and row["code"] != "ST-IO"]
 
@@ -269,8 +269,9 @@ class _Teller:
     def _before_a_start(self) -> Iterator[Step]:
         start = self.start
         yield Step("Do not start the broker yet, and stop whatever starts it by itself.")
-        if not is_remote(self.stores[0]):
-            yield Step("Copy the store first.", self._fill("cp -a --sparse=always {store} COPY"))
+        root = self.report["run"]["store"]
+        if not is_remote(root):
+            yield Step("Copy the store first.", fill_command("cp -a --sparse=always {store} COPY", [root]))
         if save := start.get("save"):
             yield Step("Save the messages that the start would lose.", save)
         elif start.get("lost_messages"):

@@ -135,7 +135,7 @@ class StoreView(NamedTuple):
 def store_view(documents: Mapping[str, Any], number: int, room: Room, zone: tzinfo) -> StoreView:
     """Return what is printed of a store; `number` is its place on the page."""
     report = documents["report"]
-    stores = [report["run"]["store"]]
+    stores = report["run"].get("words") or [report["run"]["store"]]
     blocks = list(_blocks(report, room, zone))
     segments = report["segments"]
     groups = documents.get("groups")

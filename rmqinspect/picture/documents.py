@@ -73,6 +73,7 @@ def picture_of(
         _codes(runs, report.findings),
         cut,
         log_end,
+        report.run.words,
     )
 
 

@@ -107,7 +107,7 @@ class Lane(NamedTuple):
 class Picture:
     """The picture of one store. The runs cover [start, end) without gap or overlap."""
 
-    store: str  # as given: commands name it
+    store: str  # as given
     start: int = 0
     end: int = 0
     strips: Sequence[Strip] = ()
@@ -119,6 +119,7 @@ class Picture:
     codes: Mapping[int, str] = field(default_factory=dict)  # start of a damaged run -> codes of its findings
     gives_up_from: int | None = None  # physical offset where the next start cuts the log; None: it does not
     log_end: int | None = None  # behind the last record; None: not known
+    words: Sequence[str] = ()  # what names the store in a command
     _bases: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +137,7 @@ class Picture:
 
     def command(self, place: int) -> str:
         """Return the command that shows what is at a physical offset."""
-        return fill_command(SHOW, [self.store], at=place)
+        return fill_command(SHOW, self.words or [self.store], at=place)
 
     def lanes(self) -> list[Lane]:
         """Return what is drawn below the log, from top to bottom."""

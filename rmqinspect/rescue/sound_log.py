@@ -49,7 +49,7 @@ def refuse_damage(store: Store, jobs: int, advance: Advance) -> VerifyResult:
         worst = next(one for one in result.findings.rows if one.severity == "error" and one.code != "ST-IO")
         raise DamageFound(
             f"{store.name}: the log is damaged, {count(result.damage, 'error')}; {worst.code}: {worst.message}; "
-            f"rebuild takes a sound log only, this one takes: {fill_command(SALVAGE, store.paths)}"
+            f"rebuild takes a sound log only, this one takes: {fill_command(SALVAGE, store.words)}"
         )
     if not any(account.records for account in result.accounts):
         raise NotAStore(f"{store.name}: no record in the log: there is nothing to rebuild from")

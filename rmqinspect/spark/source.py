@@ -30,7 +30,6 @@ from rmqinspect.spark.planning import Load, Named, RangeTask, SplitTask, StoresT
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.log_size import in_threads
 from rmqinspect.store.model import Store
-from rmqinspect.system.uri import shown
 from rmqinspect.tables.filters import Range, Selection
 from rmqinspect.tables.record_columns import as_text_bodies
 from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
@@ -247,7 +246,7 @@ class Reader(DataSourceReader):
                 result = verify_and_forecast(store, VerifyOptions(level=settings.level))
             for message in result.unread if strict is not None else ():
                 raise Unreadable(message)
-            return finding_batches(result, shown(store.paths[0]))
+            return finding_batches(result)
 
         def refuse_missing(topic: str, queue_id: int, message: str) -> None:
             if strict is not None and all(one.wants_queue(topic, queue_id) for one in selections):

@@ -25,7 +25,6 @@ from rmqinspect.find.plan import LookUp, plan_look_up, planned_rows
 from rmqinspect.sql.pushed import Pushed, keys_in, pushed
 from rmqinspect.sql.statement import MESSAGES
 from rmqinspect.store.model import Store
-from rmqinspect.system.uri import shown
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.redact import Redaction
@@ -48,7 +47,7 @@ def _findings(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
     result = verify_and_forecast(store, VerifyOptions(jobs=request.jobs))
     for message in result.unread:
         request.tell_unread(Unreadable(message))
-    yield from finding_batches(result, shown(store.paths[0]))
+    yield from finding_batches(result)
 
 
 def table_of(name: str) -> Table:

@@ -127,16 +127,36 @@ def open_stores(
     if below_root:
         elsewhere = paths_in(settings)
         settings = {name: value for name, value in settings.items() if name not in elsewhere}
-    paths = [uri.local_path(path) for path in paths] or configured_paths(settings)
+    given = [uri.local_path(path) for path in paths]
+    paths = given or configured_paths(settings)
     if not paths:
         raise NotAStore(no_store_given(config, settings))
+    # Below the root lies no part that the paths of `config` name: a command with it would read the others.
+    words = option_words(config=None if below_root else config, base=base, max_config=max_config)
     with filesystem.asking_once(paths):
-        return _open(paths, config, settings, base, max_config)
+        stores = _open(paths, settings, base)
+    return [
+        replace(
+            store,
+            max_config=max_config,
+            has_conf=config is not None,
+            words=(*(uri.shown(path) for path in store.paths if path in given), *words),
+        )
+        for store in stores
+    ]
 
 
-def _open(
-    paths: Sequence[str], config: str | None, settings: Mapping[str, str], base: int | None, max_config: int
-) -> list[Store]:
+def option_words(*, config: str | None, base: int | None, max_config: int) -> list[str]:
+    """Return the options of `open_store` that are not by default, as words of a command line."""
+    given: dict[str, str | int | None] = {
+        "--config": config,
+        "--base": base,
+        "--max-config": None if max_config == MAX_CONFIG_SIZE else max_config,
+    }
+    return [word for name, value in given.items() if value is not None for word in (name, uri.shown(str(value)))]
+
+
+def _open(paths: Sequence[str], settings: Mapping[str, str], base: int | None) -> list[Store]:
     located = [Located(path, *_find_place(path)) for path in paths]
     roots = [one for one in located if one.place == ()]
     loose = [one for one in located if one.place != ()]
@@ -144,8 +164,7 @@ def _open(
         raise NotAStore("several stores and loose files or folders: unclear which store these belong to")
     groups = [_with_log([root, *loose], settings) for root in roots] or [Group(loose)]
     filesystem.evidence.update(one.real for group in groups for one in group.located)
-    stores = (_assemble(group, settings, base) for group in groups)
-    return [replace(store, max_config=max_config, has_conf=config is not None) for store in stores]
+    return [_assemble(group, settings, base) for group in groups]
 
 
 def _find_place(path: str) -> tuple[str, Place]:

@@ -153,6 +153,7 @@ class Store:
     unpacked_config: Mapping[tuple[str, str], StoreFile] = field(default_factory=dict)
     max_config: int = MAX_CONFIG_SIZE  # bytes; larger configuration files are not read
     folders: tuple[Folder, ...] = ()  # that were listed, in the order of `paths`
+    words: tuple[str, ...] = ()  # what names it in a command: paths as they were given, `--config` and its like
     neighbours: bool = True  # False for loose files: absent files were not given, rather than lost
 
     def of_kind(self, kind: str) -> list[StoreFile]:

@@ -84,8 +84,8 @@ def _ahead(level: _Level, behind: int | None, waiting: Waiting | None) -> Findin
     if waiting is not None:
         back_to, is_what = waiting.first, "the queue offset of the first message that was not due"
     do = (
-        f"with the broker stopped, set {level.level} in {level.file} to {back_to}, {is_what}; before that, rmqinspect "
-        "delays says which messages have no delivered copy"
+        f"with the broker stopped, set {level.level} in {level.file} to {back_to}, {is_what}; before that, the "
+        "command delays says which messages have no delivered copy"
     )
     return _of_level(level, "ST-DELAY-OFFSET", what, f"at most {back_to}", do)
 

@@ -251,11 +251,11 @@ class Findings:
                 self._capped.suppressed[code] += count
 
     def as_rows(
-        self, store: str, broker_line: Callable[[Finding], str | None] = lambda finding: None
+        self, stores: Sequence[str], root: str, broker_line: Callable[[Finding], str | None] = lambda finding: None
     ) -> Iterator[FindingRow]:
-        """Yield the rows of the report; `store` is the path in the commands of `next`.
+        """Yield the rows of the report, with commands about the `stores`, as `fill_command` names them.
 
-        `broker_line` says what the next start does at a finding.
+        `root` is the path below which their files lie; `broker_line` says what the next start does at a finding.
         """
         own = [name for name in FindingRow.__struct_fields__ if name in Finding.__slots__]
         # `rebuild` refuses a log that needs `salvage`, and ends queues before the offsets of their groups.
@@ -263,15 +263,18 @@ class Findings:
         for finding in self.rows:
             row = {name: getattr(finding, name) for name in own} | {
                 "broker_effect": broker_line(finding),
-                "next": next_command(finding, store),
-                "do": what_to_do(finding, mend, [store]),
+                "next": next_command(finding, stores, root),
+                "do": what_to_do(finding, mend, stores),
                 "store_timestamp": None if finding.timestamp is None else format_millis(finding.timestamp),
             }
             yield FindingRow(**row)
 
 
-def next_command(finding: Finding, store: str) -> str | None:
-    """Return the command that shows what the finding is about, quoted for a shell; None if there is nothing to show."""
+def next_command(finding: Finding, stores: Sequence[str], root: str) -> str | None:
+    """Return the command that shows what the finding is about, quoted for a shell; None if there is nothing to show.
+
+    `stores` and `root` are those of `Findings.as_rows`.
+    """
     template = BY_CODE[finding.code].next
     values = {
         "at": finding.physical_offset,
@@ -281,13 +284,13 @@ def next_command(finding: Finding, store: str) -> str | None:
     }
     if finding.file and not finding.absent:
         # A store may be this one file.
-        own = f"/{store}".endswith(f"/{finding.file}")
-        values["file"] = store if own else posixpath.join(store, finding.file)
+        own = f"/{root}".endswith(f"/{finding.file}")
+        values["file"] = root if own else posixpath.join(root, finding.file)
     known = {name: value for name, value in values.items() if value is not None}
     template = choose_parts(template, {"store", *known})
-    if not placeholders(template) <= {"store", *known} or (template.startswith("ls ") and is_remote(store)):
+    if not placeholders(template) <= {"store", *known} or (template.startswith("ls ") and is_remote(root)):
         return None
-    return fill_command(template, [store], **known)
+    return fill_command(template, stores, **known)
 
 
 def what_to_do(finding: Finding, mend: str = "", stores: Sequence[str] = ()) -> str | None:

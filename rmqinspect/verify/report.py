@@ -117,6 +117,9 @@ class ReportedRun(Run, frozen=True, kw_only=True):
     """What may differ between two runs of `verify` on the same files."""
 
     store: Annotated[str, means("the path as given")]
+    words: Annotated[
+        tuple[str, ...], means("what names the store in a command: its paths, `--config` and its like")
+    ] = ()
     jobs: Annotated[int, means("threads")]
 
     def __post_init__(self) -> None:
@@ -247,7 +250,7 @@ def report_of(
         counts=dict(sorted(result.findings.counts.items())),
         findings_left_out=result.findings.suppressed,
         checks=[code.code for code in CODES if code.code in result.options.codes],
-        findings=list(result.rows(store)),
+        findings=list(result.rows()),
         segments=[
             SegmentAccount(
                 base=account.segment.base,
@@ -284,7 +287,10 @@ def report_of(
         map=result.log_map,
         resume=None if redacted or result.interrupted_at is not None else result.resume,
         run=ReportedRun(
-            **structs.asdict(describe_run(result.store.paths, started)), store=store, jobs=result.options.jobs
+            **structs.asdict(describe_run(result.store.paths, started)),
+            store=store,
+            words=result.store.words,
+            jobs=result.options.jobs,
         ),
     )
 

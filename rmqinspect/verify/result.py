@@ -1,6 +1,6 @@
 """What a run of `verify` is asked to do, what it found, and what it read, in the words of its screen and report."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -92,18 +92,23 @@ class VerifyResult:
         """How many errors are damage, and not only something that could not be read."""
         return self.errors - self.findings.counts["ST-IO"]
 
-    def rows(self, store: str) -> Iterator[FindingRow]:
-        """Yield the findings, each with what the next start does there; `store` is the path in their commands."""
-        return self.findings.as_rows(store, BrokerLines(self.next_start).line)
+    def rows(self, paths: Sequence[str] = ()) -> Iterator[FindingRow]:
+        """Yield the findings, each with what the next start does there.
+
+        `paths`: those that their commands name, if the store was opened by others.
+        """
+        stores = tuple(map(shown, paths)) or self.store.words
+        root = (paths or self.store.paths)[0]
+        return self.findings.as_rows(stores, shown(root), BrokerLines(self.next_start).line)
 
     def to_arrow(self) -> pa.Table:
         """Return the table `findings`: a row each, with the next command and what the next start does there."""
-        return pa.Table.from_batches(row_batches(self.rows(shown(self.store.paths[0]))), SCHEMA)
+        return pa.Table.from_batches(row_batches(self.rows()), SCHEMA)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, the next start, the findings with their next commands."""
         names = ("severity", "code", "message", "file", "offset", "count", "next")
-        found = list(self.rows(shown(self.store.paths[0])))
+        found = list(self.rows())
         start = None if self.next_start is None else verdict_line(self.next_start)
         facts = (
             ("store", self.store.name),
@@ -221,6 +226,6 @@ def _extent(result: VerifyResult, custody: Custody | None) -> str:
     return "all bytes read" if result.log_read else "only the end of the log read"
 
 
-def finding_batches(result: VerifyResult, store: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the table; `store` is the path that the commands in `next` name."""
-    return row_batches(result.rows(store))
+def finding_batches(result: VerifyResult, paths: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the table; `paths` are those of `VerifyResult.rows`."""
+    return row_batches(result.rows(paths))

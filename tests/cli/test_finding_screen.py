@@ -111,7 +111,7 @@ def test_many_causes_of_one_code_are_one_block() -> None:
     findings = Findings(limit=4)
     for name in ("a", "b", "c", "d"):
         findings.add(Finding("ST-GROUP-LOST", f"group {name}: lost"))
-    rows = list(findings.as_rows("STORE"))
+    rows = list(findings.as_rows(["STORE"], "STORE"))
     blocks = finding_blocks._blocks(rows, {"ST-GROUP-LOST": 4})
     assert [(len(block.findings), block.total) for block in blocks] == [(4, 4)]
     assert len(finding_blocks._blocks(rows[:3], {"ST-GROUP-LOST": 3})) == 3
@@ -157,7 +157,7 @@ def test_the_next_command_shows_what_the_finding_is_about(name: str, capsys: pyt
     by_code = {finding.code: finding for finding in findings if finding.severity != "info"}
     assert by_code
     for finding in by_code.values():
-        command = next_command(finding, str(root))
+        command = next_command(finding, [str(root)], str(root))
         if finding.absent:
             assert command is None
             continue
@@ -173,11 +173,11 @@ def test_the_next_command_shows_what_the_finding_is_about(name: str, capsys: pyt
 
 def test_a_stray_file_and_a_shifted_queue_are_named(tmp_path: Path) -> None:
     stray = Finding("CL-NAME", "stray", file="commitlog/a b")
-    assert next_command(stray, "my store") == "ls -ld 'my store/commitlog/a b'"
-    assert next_command(stray, "s3://bucket/store") is None
-    assert next_command(stray, "./commitlog/a b") == "ls -ld './commitlog/a b'"
+    assert next_command(stray, ["my store"], "my store") == "ls -ld 'my store/commitlog/a b'"
+    assert next_command(stray, ["s3://bucket/store"], "s3://bucket/store") is None
+    assert next_command(stray, ["./commitlog/a b"], "./commitlog/a b") == "ls -ld './commitlog/a b'"
     shifted = Finding("CQ-SHIFT", "shifted", topic="TopicA", queue_id=0, file="consumequeue/TopicA/0/0")
-    assert next_command(shifted, "S") == "rmqinspect decode S --table queue_units -t TopicA --queue 0"
+    assert next_command(shifted, ["S"], "S") == "rmqinspect decode S --table queue_units -t TopicA --queue 0"
 
 
 # --- the width of the terminal ------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_findings_are_those_of_verify(tmp_path: Path) -> None:
         store = case_store(*case)
         found = exported(tmp_path / "lake", store.name, FINDINGS, request)
         verdict = verify(store, Checks())
-        assert found.column("code").to_pylist() == [row.code for row in verdict.findings.as_rows("")]
+        assert found.column("code").to_pylist() == [row.code for row in verdict.findings.as_rows([], "")]
         for severity in reported:
             reported[severity] += verdict.findings.severities.get(severity, 0)
     assert outcome.manifest.findings == reported

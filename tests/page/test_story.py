@@ -1,5 +1,6 @@
 """What stands first on a page, for every verdict of a start: the sentence, and what to do now."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +24,9 @@ from tests.support.samples import sample
 def whole() -> dict[str, Any]:
     """The documents of a store without damage."""
     store = open_store([str(sample("healthy-4.9.7"))])
-    report = report_of(verify(store, VerifyOptions()), "/mnt/store", started=datetime.now(UTC))
+    report = report_of(
+        verify(replace(store, words=("/mnt/store",)), VerifyOptions()), "/mnt/store", started=datetime.now(UTC)
+    )
     told = document(forecast(store, ForecastRequest()))
     return {"store": "store", "from_report": False, "report": as_object(report), "forecast": told, "unread": []}
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
@@ -38,7 +39,8 @@ NO_RANGE = {"CL-NAME", "CL-SIZE", "CL-HOLE", "CL-DUPLICATE", "CL-FIRST", "DL-IND
 
 def told(root: Path, jobs: int = 1) -> tuple[Report, dict[str, Any] | None]:
     """Return the report of a store, as read from its JSON, and the document of forecast."""
-    result = verify_and_forecast(open_store([str(root)]), VerifyOptions(jobs=jobs))
+    store = replace(open_store([str(root)]), words=("STORE",))
+    result = verify_and_forecast(store, VerifyOptions(jobs=jobs))
     plain = json.loads(json.dumps(as_object(report_of(result, "STORE", started=datetime.now(UTC)))))
     return typed(plain, Report), None if result.next_start is None else document(result.next_start)
 

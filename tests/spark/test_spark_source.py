@@ -78,7 +78,7 @@ def local_rows(table: str, stores: dict[str, Store]) -> pa.Table:
     for name, listed in stores.items():
         with unpacked(listed) as store:
             if table == FINDINGS:
-                batches = list(finding_batches(verify_and_forecast(store, VerifyOptions()), store.paths[0]))
+                batches = list(finding_batches(verify_and_forecast(store, VerifyOptions())))
             else:
                 batches = list(TABLES[table].rows(store, Request()))
         own = pa.Table.from_batches(batches, SCHEMAS[table])

@@ -105,7 +105,7 @@ def test_no_broker_store_has_a_level_that_is_ahead(name: str) -> None:
 def test_levels_beyond_their_queues_are_told_in_their_own_words() -> None:
     store = open_store([str(outcome_store("delay-offset-beyond"))])
     result = verify(store, VerifyOptions())
-    rows = [row for row in result.findings.as_rows("S") if row.code == "ST-DELAY-OFFSET"]
+    rows = [row for row in result.findings.as_rows(["S"], "S") if row.code == "ST-DELAY-OFFSET"]
     by_level = {row.queue_id + 1: row for row in rows if row.queue_id is not None}
     assert set(by_level) == {1, 2, 9, 10, 16}
     # Level 10 lies within its queue, but behind a message that is due six minutes after the last record.

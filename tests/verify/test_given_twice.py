@@ -22,7 +22,7 @@ def of_code(outcome: VerifyResult, code: str) -> list[Finding]:
 
 
 def rows_of(outcome: VerifyResult, code: str) -> list[FindingRow]:
-    return [row for row in outcome.findings.as_rows("STORE") if row.code == code]
+    return [row for row in outcome.findings.as_rows(["STORE"], "STORE") if row.code == code]
 
 
 def message(number: int, queue_id: int = 0, **more: Any) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def test_a_damaged_log_needs_salvage_for_its_queues_too(tmp_path: Path) -> None:
     content = bytearray(log.read_bytes())
     content[content.index(b"x" * 40)] ^= 1
     log.write_bytes(content)
-    rows = list(judge(folder).findings.as_rows("STORE"))
+    rows = list(judge(folder).findings.as_rows(["STORE"], "STORE"))
     assert {row.code for row in rows} >= {"CL-CRC-BODY", "CQ-HOLE"}
     assert all("rebuild" not in (row.do or "") for row in rows)
 

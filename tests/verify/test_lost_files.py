@@ -39,7 +39,7 @@ def judge(root: Path, level: str = "deep", jobs: int = 1) -> VerifyResult:
 
 def first_of(root: Path) -> list[FindingRow]:
     """Return what CL-FIRST says of a store."""
-    return [row for row in judge(root).findings.as_rows(str(root)) if row.code == "CL-FIRST"]
+    return [row for row in judge(root).findings.as_rows([str(root)], str(root)) if row.code == "CL-FIRST"]
 
 
 def without_times(root: Path) -> Path:
