@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from rmqinspect.broker.acknowledged import newest_units
 from rmqinspect.commitlog.gaps import Gap
-from rmqinspect.commitlog.missing import log_range
+from rmqinspect.commitlog.missing import log_range, may_go_on
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import reread_index_file
@@ -24,9 +24,12 @@ def missing_behind(store: Store, queues: Iterable[QueueSummary] | None = None) -
     """Return the range behind the last file of the log that units and entries lead into: one gap, or none.
 
     `queues`: whose ends are known; None: those of all queues are read. The header of the newest index file is read.
-    Of loose files nothing is missing: the others were not given.
+    Nothing is read where the last file ends in zeros, as that of a broker does. Of loose files nothing is missing: the
+    others were not given.
     """
     if store.given != "store" or not store.segments or store.hides_log:
+        return []
+    if not may_go_on(store.log_files[-1]):
         return []
     _, end = log_range(store)
     if queues is None:

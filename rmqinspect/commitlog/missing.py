@@ -13,6 +13,7 @@ those are gaps which the scan finds.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,6 +34,9 @@ _MOST_ABSENT = 1000
 # Bytes at the end of a short file in which its blank record, or unused zeros, are looked for.
 _END = 64 << 10
 _FEWEST_ZEROS = 512
+
+# A blank record is shorter than the record that did not fit: maxMessageSize is 4 MiB, unless it was raised.
+_LONGEST_BLANK = 16 << 20
 
 _COMPARED = 4 << 20  # bytes of two files with one base at a time
 
@@ -164,6 +168,17 @@ def _is_unused_behind(segment: Segment, place_end: int, *, is_last: bool = False
     if is_last and raw and not any(raw[-_FEWEST_ZEROS:]):
         return True
     return _ends_in_blank(segment.kind, raw, place_end - segment.base - start)
+
+
+def may_go_on(segment: Segment) -> bool:
+    """Whether another file may have followed one: it is full or cut, not one with zeros behind its last record."""
+    with suppress(Unreadable), open_file(segment) as reader:
+        for size in (_END, _LONGEST_BLANK):
+            raw = reader.read(max(0, segment.size - size), size)
+            if any(raw):
+                return any(raw[-_FEWEST_ZEROS:]) or _ends_in_blank(segment.kind, raw, len(raw))
+        return False
+    return True
 
 
 def _ends_in_blank(kind: str, raw: bytes, left: int) -> bool:
