@@ -19,19 +19,20 @@ AdminBrokerProcessor#deleteTopic, ConsumerOffsetManager#cleanOffsetByTopic (5.0.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Bools
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.log_records import LogView
 from rmqinspect.forecast.queues import Led
-from rmqinspect.forecast.record_fold import MOVED, Queue, QueueRecords
+from rmqinspect.forecast.record_fold import Queue, QueueRecords, digest_of
+from rmqinspect.forecast.settled import QueueLog, wrapped
 
-_NO_PLACES = np.empty(0, np.int64)
+_NO_UNITS = np.empty((2, 0), np.int64)  # queue offsets, physical offsets
 _MOST = 10_000  # units of a queue that are named
 
 
@@ -66,7 +67,10 @@ class Judge:
     """Compares the records of one log with the queues of several starts; what is equal is compared once."""
 
     def __init__(self, view: LogView) -> None:
-        """Take the records."""
+        """Take the records.
+
+        :raises Unreadable: units cannot be read.
+        """
         self._view = view
         self._restarts = _restarts(view)
         self._known: dict[tuple[object, ...], QueueReach] = {}
@@ -76,71 +80,94 @@ class Judge:
 
         `is_known`: whether the broker has, or had, a queue without units.
 
+        :raises Unreadable: units of the files cannot be read.
+        :raises OtherUnits: they are not those that were compared with the log.
         """
         found = Reach()
         for queue in self._view.queues:
             units = led.get(queue)
             if units is not None and units.ends[0] >= units.ends[1]:
                 units = None
+            records = self._view.of(queue)
+            # But for those of a former life of the topic.
+            part = range(max(log.start, self._restarts.get(queue[0], 0)), log.stop)
             if units is None and not is_known(*queue):
-                records = self._of(queue, log)
-                if number := int(records.messages[records.sound].sum()):
+                if number := records.sound_messages(part):
                     found.in_no_queue[queue[0]] += number
                 continue
-            key = queue, log, None if units is None else units.state
+            key = queue, part, None if units is None else units.state
             if key not in self._known:
-                records = self._of(queue, log)
-                try:
-                    self._known[key] = _compare(records, units, log)
-                except Unreadable:
-                    # Of queues in RocksDB often only the ends were unpacked: a unit has the place that its record says.
-                    self._known[key] = _by_ends(records, units.ends if units is not None else (0, 0))
+                self._known[key] = _compare(records, units, part)
             one = self._known[key]
             found.next_offsets[queue] = one.next_offset
             if one.unreachable or one.doubtful:
                 found.queues[queue] = one
         return found
 
-    def _of(self, queue: Queue, log: range) -> QueueRecords:
-        """Return the records of a queue in a part of the log, but for those of a former life of the topic."""
-        return self._view.of(queue).between(max(log.start, self._restarts.get(queue[0], 0)), log.stop)
-
 
 def _restarts(view: LogView) -> dict[str, int]:
     """Return from which physical offset on the records of a topic are of its present life, where it had another."""
     found: dict[str, int] = {}
     for queue in view.queues:
-        records = view.of(queue)
-        records = records.chosen(records.state & MOVED == 0)
-        again = np.flatnonzero((records.offsets[1:] == 0) & (records.offsets[:-1] > 0)) + 1
-        if len(again):
-            found[queue[0]] = max(int(records.places[again[-1]]), found.get(queue[0], 0))
+        place = view.of(queue).restart()
+        if place is not None:
+            found[queue[0]] = max(place, found.get(queue[0], 0))
     return found
 
 
-def _compare(records: QueueRecords, led: Led | None, log: range) -> QueueReach:
+def _compare(queue: QueueLog, led: Led | None, log: range) -> QueueReach:
     """Compare the records of a queue with its units.
 
-    :raises Unreadable: the units cannot be read.
+    :raises Unreadable: the units of its files cannot be read.
+    :raises OtherUnits: they are not those that were compared with the log.
     """
-    parts = [] if led is None else list(led.tables())
-    numbers, places = np.concatenate(parts, axis=1) if parts else (_NO_PLACES, _NO_PLACES)
-    found = _of_reached(records, np.isin(records.places, places))
+    try:
+        return _by_units(queue, () if led is None else led.tables(), log) or _by_all(queue, led, log)
+    except Unreadable:
+        # Of queues in RocksDB often only the ends were unpacked: a unit has the place that its record says.
+        records, ends = queue.all(log), (0, 0) if led is None else led.ends
+        return _of_reached(records, (records.offsets >= ends[0]) & (records.offsets < ends[1]))
+
+
+def _by_units(queue: QueueLog, tables: Iterable[Ints], log: range) -> QueueReach | None:
+    """Compare the records that are kept with the units; None where units of others are gone."""
+    records, wanted = queue.kept.between(log.start, log.stop), queue.settled(log)
+    taken = np.zeros(len(records.places), np.bool_)
+    rest, met, digest = [_NO_UNITS], 0, 0
+    for numbers, places in tables:
+        is_settled = queue.are_settled(numbers, places) & (places >= log.start) & (places < log.stop)
+        numbers_of_settled = numbers[is_settled]
+        met += len(numbers_of_settled)
+        digest = wrapped(digest + int(digest_of(places[is_settled], numbers_of_settled).sum().view(np.int64)))
+        taken |= np.isin(records.offsets, numbers_of_settled)
+        rest.append(np.stack((numbers[~is_settled], places[~is_settled])))
+    if (met, digest) != wanted[:2]:
+        return None
+    found = _of_units(records, np.concatenate(rest, axis=1), log, taken)
+    return found._replace(next_offset=max(found.next_offset, wanted.next_offset))
+
+
+def _by_all(queue: QueueLog, led: Led | None, log: range) -> QueueReach:
+    """Compare all records with the units."""
+    tables = [_NO_UNITS, *(() if led is None else led.tables())]
+    return _of_units(queue.all(log), np.concatenate(tables, axis=1), log)
+
+
+def _of_units(records: QueueRecords, units: Ints, log: range, taken: Bools | None = None) -> QueueReach:
+    """Return what consumers do not get of records by units; `taken`: others have their queue offsets."""
+    numbers, places = units
+    found = _of_reached(records, np.isin(records.places, places), taken)
     strange = ~np.isin(places, records.places[records.sound]) & (places >= log.start) & (places < log.stop)
     strangers = tuple(np.unique(places[strange]).tolist()[:_MOST])
     return found._replace(strangers=strangers, doubtful=tuple(numbers[strange].tolist()[:_MOST]))
 
 
-def _by_ends(records: QueueRecords, ends: tuple[int, int]) -> QueueReach:
-    """Return what is known of a queue by its minimum and maximum."""
-    return _of_reached(records, (records.offsets >= ends[0]) & (records.offsets < ends[1]))
-
-
-def _of_reached(records: QueueRecords, reached: Bools) -> QueueReach:
+def _of_reached(records: QueueRecords, reached: Bools, taken: Bools | None = None) -> QueueReach:
     """Return what consumers do not get of records, by which of them are reached."""
-    left = records.chosen(records.sound & ~reached)
-    left = left.chosen(~np.isin(left.offsets, records.offsets[reached]))
+    left = records.sound & ~reached & ~np.isin(records.offsets, records.offsets[reached])
+    if taken is not None:
+        left &= ~taken
     # Of records with one queue offset a unit can lead to one.
-    _, first = np.unique(left.offsets, return_index=True)
+    _, first = np.unique(records.offsets[left], return_index=True)
     behind = records.offsets + records.messages
-    return QueueReach(int(left.messages[first].sum()), int(behind.max()) if len(behind) else 0)
+    return QueueReach(int(records.messages[left][first].sum()), int(behind.max()) if len(behind) else 0)

@@ -5,7 +5,7 @@ are the same become one. What is lost is counted once for each end of the log th
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -39,8 +39,11 @@ from rmqinspect.forecast.outcome import (
     Verdict,
     note_unread,
 )
+from rmqinspect.forecast.queues import Led
 from rmqinspect.forecast.reach import Judge, Reach
+from rmqinspect.forecast.record_fold import Queue
 from rmqinspect.forecast.repairs import levels_set_back, repairs
+from rmqinspect.forecast.settled import OtherUnits
 from rmqinspect.forecast.verdicts import (
     doubled_files,
     note_given_twice,
@@ -111,7 +114,7 @@ class Forecaster:
         """What another reader of the log can feed."""
         if self._walks is None:
             return NO_FEED
-        return self._evidence.records.feed(self._store, self._scans, asks=self._teller.judges)
+        return self._evidence.records.feed(self._store, self._scans, asks=self._teller.is_asked)
 
     @property
     def _scans(self) -> Sequence[FedScan]:
@@ -124,7 +127,7 @@ class Forecaster:
             return _of_running(self._holder)
         store, evidence = self._store, self._evidence
         if self._teller.judges and not any(scan.took for scan in self._scans):
-            evidence.records.read(store, self._scans)
+            evidence.records.read(store, self._scans)  # unless another reader has fed all
         outcomes = self._teller.end(self._walks)
         for first in range(_TOGETHER, len(self._eras), _TOGETHER):
             more = self._teller.begin(self._eras[first : first + _TOGETHER], clean=self._clean)
@@ -147,7 +150,7 @@ class Forecaster:
                 outcome.acknowledged = evidence.acknowledged
                 outcome.pops_again = evidence.unacknowledged if self._request.count_losses else None
         # What cannot be read is asked of the disk again by each choice, and a failing disk takes long to refuse.
-        is_short = self._teller.judges and not evidence.unread
+        is_short = self._teller.is_short and not evidence.unread
         asks = self._request.instead or (self._request.instead_if_judged and is_short)
         if asks and (found.worst.verdict in COSTS or found.worst.blocked_by is not None):
             found.instead = self._other_ways(found.worst)
@@ -232,16 +235,21 @@ class Teller:
         self._store = store or evidence.store
         self._counts = request.count_losses
         self._losses = LossCounter(evidence.store, evidence.jobs, evidence.progress, evidence.unread)
+        self._judge: Judge | None = None
         self._drained: dict[tuple[object, ...], tuple[int, int, int]] = {}
-        self._is_asked = request.count_losses and not evidence.other_writer
+        self.is_asked = request.count_losses and not evidence.other_writer  # what consumers get of the records is
+
+    @property
+    def judges(self) -> bool:
+        """Whether the records of the log are compared with the queues: those of a log that is not long, or was read."""
+        records = self._evidence.records
+        return self.is_asked and not records.is_too_large and (records.are_known or self.is_short)
 
     @cached_property
-    def judges(self) -> bool:
-        """Whether the records of the log are compared with the queues: those of a log that is not long."""
+    def is_short(self) -> bool:
+        """Whether a log is so short that it is read whole for this alone."""
         evidence = self._evidence
-        if not self._is_asked or log_size(evidence.store) <= JUDGED:
-            return self._is_asked
-        return log_size(evidence.store, evidence.log_end.end) <= JUDGED
+        return log_size(evidence.store) <= JUDGED or log_size(evidence.store, evidence.log_end.end) <= JUDGED
 
     def tell_all(self, releases: Sequence[str], *, clean: bool) -> list[Outcome]:
         """Return the outcomes of starts of some releases, in their order; neighbours that are the same are one."""
@@ -284,10 +292,9 @@ class Teller:
         cuts = bool(outcome.losses.messages) if self._counts else self._loses_any(outcome)
         outcome.cuts_records = cuts
         outcome.doubled = doubled_files(store, outcome.segments_after)
-        outcome.sampled = self._is_asked and not self.judges
-        if self.judges:
-            self._note_reach(outcome)
-        elif self._store is not store:
+        outcome.judged = self.judges and self._note_reach(outcome)
+        outcome.sampled = self.is_asked and not outcome.judged
+        if not outcome.judged and self._store is not store:
             outcome.unreachable += units_given_up(self._store, store, outcome, self._evidence.unread)
         note_units(outcome)
         if self._counts or not cuts:
@@ -302,19 +309,44 @@ class Teller:
         outcome.verdict = verdict_of(outcome, cuts_records=cuts)
         return outcome
 
-    def _note_reach(self, outcome: Outcome) -> None:
-        """Note what consumers do not get of the records that stay."""
+    def _note_reach(self, outcome: Outcome) -> bool:
+        """Note what consumers do not get of the records that stay; return whether that is known."""
         led, outcome.led = outcome.led or {}, None
         log = range(max(0, outcome.min_offset), outcome.end_offset)
-        reach = self._judge.reach(led, log, partial(self._evidence.knows_queue, outcome))
+        try:
+            reach = self._reach(led, log, partial(self._evidence.knows_queue, outcome))
+        except Unreadable as error:
+            note_unread(self._evidence.unread, str(error))
+            return False
+        if reach is None:
+            return False
         outcome.unreachable_by_topic = dict(reach.unreachable)
         outcome.unreachable = sum(outcome.unreachable_by_topic.values())
         outcome.in_no_queue = dict(reach.in_no_queue)
-        outcome.next_offsets, outcome.judged = reach.next_offsets, True
+        outcome.next_offsets = reach.next_offsets
         self._note_drained(outcome, reach)
         for queue in outcome.queues:
             behind = reach.next_offsets.get((queue.topic, queue.queue_id), 0)
             queue.given_twice = max(queue.given_twice, behind - queue.max_after)
+        return True
+
+    def _reach(self, led: Mapping[Queue, Led], log: range, is_known: Callable[[str, int], bool]) -> Reach | None:
+        """Return what consumers do not get; None where that takes another read of a long log.
+
+        :raises Unreadable: units cannot be read.
+        """
+        records = self._evidence.records
+        for is_last in (False, True):
+            try:
+                if self._judge is None:
+                    self._judge = Judge(records.of(self._evidence.store))
+                return self._judge.reach(led, log, is_known)
+            except OtherUnits:
+                if is_last or not self.is_short:
+                    return None
+                self._judge = None
+                records.read_anew(self._evidence.store)
+        return None
 
     def _note_drained(self, outcome: Outcome, reach: Reach) -> None:
         """Note what consumers get wrong, and what they jump over, where units lead to no sound record."""
@@ -355,10 +387,6 @@ class Teller:
     def _like(self) -> dict[str, int]:
         """By release, the number of those whose brokers and clients go on alike behind damage."""
         return {release: number for number, releases in enumerate(alike()) for release in releases}
-
-    @cached_property
-    def _judge(self) -> Judge:
-        return Judge(self._evidence.records.of(self._evidence.store))
 
     @cached_property
     def _given_up(self) -> list[LossFold]:

@@ -26,6 +26,7 @@ import numpy as np
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.kernels import Int32s, TableOut, inlined, kernel
 from rmqinspect.commitlog.gaps import Split
+from rmqinspect.forecast.settled import plain_queues
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, StoreFile
@@ -224,6 +225,12 @@ class CrossPlan:
     timer_files: tuple[StoreFile, ...] = ()
     entry_index: tuple[StoreFile, ...] = ()  # the index of DLedger entries
     scanned_from: int | None = None  # physical offset from which a start scans the log, and takes what is read here
+    settles: bool = False  # say which records have their unit
+
+    @cached_property
+    def plain_queues(self) -> frozenset[QueueName]:
+        """The queues that have plain units alone."""
+        return frozenset(plain_queues(self.queue_files))
 
     @cached_property
     def queues(self) -> QueueNumbers:

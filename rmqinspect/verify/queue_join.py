@@ -19,7 +19,7 @@ A wrong unit counts as its record's: CQ-MISMATCH reports it. Consecutive records
 it means (lost, not dispatched yet, deleted with its topic) is known only when all splits were read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -244,6 +244,13 @@ def capped_shifts(limit: int) -> CappedList[Shift, str]:
     return CappedList(limit, lambda run: run.file, merge=lambda run, other: run._replace(units=run.units + other.units))
 
 
+class SplitComparison(NamedTuple):
+    """What folds of records take (`RecordFold.settle`)."""
+
+    settled: Ints  # physical offsets of records with their unit
+    wrong: Mapping[QueueName, Ints]  # queue offsets of the other units
+
+
 @dataclass(slots=True)
 class UnitResult(Joined):
     """What the units of one split show."""
@@ -253,6 +260,7 @@ class UnitResult(Joined):
     last_physical_offset: int | None = None  # physical offset of the last record that has its unit
     last_timestamp: int = 0  # its store time, ms
     misnamed: list[Misnamed] = field(default_factory=list)
+    comparison: SplitComparison | None = None  # if asked; for folds, and not kept for a later run
 
 
 def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRanges, limit: int) -> UnitResult:
@@ -284,10 +292,43 @@ def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
         last = np.flatnonzero(units.has_unit & (step.OWN_UNIT | step.FURTHER_UNIT))[-1]
         result.last_physical_offset = int(records.physical_offset[last])
         result.last_timestamp = int(records.store_timestamp[last])
+    _, high = plan.range_of(number)
+    if plan.settles:
+        result.comparison = SplitComparison(_settled(units, high), _wrong_units(units))
     if len(records):
-        _, high = plan.range_of(number)
         result.missing = _MissingFinder(units, high, unread, result.last_physical_offset).find()
     return result
+
+
+def _settled(units: JoinedUnits, high: int) -> Ints:
+    """Return where the sound records lie whose plain queue has a unit of them that breaks no rule, ascending."""
+    records, plain = units.records, units.plan.plain_queues
+    is_plain = np.array([name in plain for name in units.own_names], np.bool_)
+    if not is_plain.any():
+        return np.empty(0, np.int64)
+    which = (units.has_unit == OWN_UNIT) & records.sound & records.entitled & (records.messages == 1)
+    which &= is_plain[records.queue] & (records.physical_offset < high)
+    hit = units.wrong.record
+    which[hit[hit >= 0]] = False
+    found: Ints = records.physical_offset[which]
+    return found
+
+
+def _wrong_units(units: JoinedUnits) -> dict[QueueName, Ints]:
+    """Return the queue offsets of the plain units that are none of a settled record, by queue."""
+    plan, wrong = units.plan, units.wrong
+    found: dict[QueueName, Ints] = {}
+    for file in np.unique(wrong.file).tolist():
+        name = plan.queue_files[file].topic, plan.queue_files[file].queue_id
+        if name in plan.plain_queues:
+            offsets = wrong.values["offset"][wrong.file == file]
+            found[name] = np.concatenate((found.get(name, offsets[:0]), offsets))
+    for extra in units.records.extras if units.further else ():
+        name = extra.topic, extra.queue_id
+        # No record has a light queue as its own.
+        if not extra.topic.startswith(LMQ_PREFIX) and (extra.record, plan.queues.number_of.get(name)) in units.further:
+            found[name] = np.append(found.get(name, np.empty(0, np.int64)), extra.queue_offset)
+    return found
 
 
 def step_through(plan: CrossPlan, number: int, records: Dispatched, parts: Sequence[UnitBytes]) -> JoinedUnits:

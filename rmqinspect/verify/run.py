@@ -64,11 +64,11 @@ from rmqinspect.verify.index_survey import check_index_files
 from rmqinspect.verify.log_map import log_map
 from rmqinspect.verify.next_start import is_told
 from rmqinspect.verify.plan import CrossPlan, map_log
-from rmqinspect.verify.pointers import LogRanges
+from rmqinspect.verify.pointers import Joined, LogRanges
 from rmqinspect.verify.queue_survey import QueueSurvey, check_sizes
 from rmqinspect.verify.result import VerifyOptions, VerifyResult, log_end
 from rmqinspect.verify.since import Memory
-from rmqinspect.verify.split import JOINS, CheckLimits, SplitResult, check_split
+from rmqinspect.verify.split import JOINS, CheckLimits, SplitResult, check_split, settle
 from rmqinspect.verify.survey import Surveys, before_the_log, make_plan, survey_findings, survey_pointers
 from rmqinspect.verify.whole_log import LogJudge
 
@@ -175,7 +175,8 @@ class VerifyRun:
             rules |= {MARKED_IDS, "tag_keys"}
         self.plan = make_plan(self.store, log, self.surveys, self.index, deep=self.deep, rules=rules)
         if self.scans:
-            self.plan = replace(self.plan, scanned_from=min(scan.begin for scan in self.scans))
+            self.plan = replace(self.plan, scanned_from=self.feed.begin)
+        self.plan = replace(self.plan, settles=self.feed.new_fold is not None)
         self.cross = CrossJudge(
             self.store,
             self.surveys.queues,
@@ -210,14 +211,16 @@ class VerifyRun:
                         scan.take_known(result.split.segment, result.fed)
                 self.reached = result.split.segment.base + result.split.end
                 self.progress(result.split.end - result.split.start)
+        # Without a log nothing says where the pointers should lead.
+        has_log = self.splits or (self.store.given == "store" and not self.store.hides_log)
+        if self.cross is not None and self.plan is not None and has_log:
+            for joined in _join_outside(self.plan, self.limit):
+                self.cross.take_joined(joined)
+                settle(self.folds, [joined])
         if self.feed.know is not None and self.has_all:
             records = self.folds[-1]
             assert isinstance(records, RecordFold)
             self.feed.know(records, self.log.accounts, not self.log.unread)
-        # Without a log nothing says where the pointers should lead.
-        has_log = self.splits or (self.store.given == "store" and not self.store.hides_log)
-        if self.cross is not None and self.plan is not None and has_log:
-            _join_outside(self.plan, self.cross, self.limit)
 
     def _check_splits(self) -> Generator[SplitResult, None, None]:
         standard = {code.code for code in CODES if code.level in levels_up_to("standard")}
@@ -358,13 +361,13 @@ def _has_pointers(store: Store) -> bool:
     return wraps or bool(store.queue_files) or more
 
 
-def _join_outside(plan: CrossPlan, cross: CrossJudge, limit: int) -> None:
-    """Judge what points into no split: into holes, and behind the last segment."""
+def _join_outside(plan: CrossPlan, limit: int) -> Iterator[Joined]:
+    """Yield what points into no split: into holes, and behind the last segment."""
     no_records, nothing = Dispatcher(keys=True).columns([]), LogRanges.of([], [], 0)
     for number in plan.log.outside:
         for kind, join in JOINS.items():
             for runs in plan.runs[kind].cut(number, _ROWS):
-                cross.take_joined(join(no_records, replace(plan, runs={kind: runs}), number, nothing, limit))
+                yield join(no_records, replace(plan, runs={kind: runs}), number, nothing, limit)
 
 
 def _ends(surveys: Iterable[QueueSurvey]) -> dict[tuple[str, int], tuple[int, int]]:

@@ -10,7 +10,7 @@ that a gap breaks is a new one: queues and times are not compared across it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,6 +41,7 @@ from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.damage.misplaced import explain_body_crc, explain_record_crc
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.fed_scan import FedPart, doubts_of
+from rmqinspect.forecast.record_fold import RecordFold
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment
@@ -55,7 +56,7 @@ from rmqinspect.verify.findings import Finding, capped_findings, place_in
 from rmqinspect.verify.index_join import join_entries
 from rmqinspect.verify.plan import CrossPlan, QueueName
 from rmqinspect.verify.pointers import Joined, LogRanges
-from rmqinspect.verify.queue_join import join_units
+from rmqinspect.verify.queue_join import UnitResult, join_units
 from rmqinspect.verify.timer_survey import join_timer
 from rmqinspect.verify.wrong_records import SplitTimes, TimeSteps
 
@@ -141,6 +142,16 @@ def check_split(
     if plan is not None and check.result.borders is not None:
         check.join(plan)
     return check.result
+
+
+def settle(folds: Iterable[LogFold], joined: Iterable[Joined]) -> None:
+    """Let the folds of records know which have their unit."""
+    records = [fold for fold in folds if isinstance(fold, RecordFold)]
+    for one in joined:
+        if isinstance(one, UnitResult) and one.comparison is not None:
+            for fold in records:
+                fold.settle(*one.comparison)
+            one.comparison = None
 
 
 LAST_PORT = 0xFFFF
@@ -289,6 +300,7 @@ class _SplitCheck:
         ranges = LogRanges.of(result.account.gaps, result.stale, segment.base + self.split.end, segment)
         joins = (join for kind, join in JOINS.items() if plan.joins(kind))
         result.joined += [join(records, plan, number, ranges, self.limits.per_code) for join in joins]
+        settle(result.folds, result.joined)
 
     # --- rules ----------------------------------------------------------------------------------
 

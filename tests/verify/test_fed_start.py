@@ -19,6 +19,8 @@ from rmqinspect.store.reader import FileReader
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify_and_forecast
 from tests.support import oracle
+from tests.support.outcome_stores import outcome_store
+from tests.support.samples import ROOT
 from tests.support.sampling import sampled
 
 CASES = [*(("crash", name) for name in oracle.cases("crash")), *(("broker", name) for name in oracle.cases("broker"))]
@@ -52,6 +54,7 @@ def test_a_sound_log_is_not_read_again(release: str, end: str, monkeypatch: pyte
     assert walked
 
 
+SAMPLES = ROOT / "samples"
 SIZE = 16 << 20
 EDGES = 8 << 20  # bytes: samples of its first and last records, the search for its end, and windows that overlap
 
@@ -124,3 +127,25 @@ def test_a_queue_that_cannot_be_read_any_more_ends_the_start_and_no_check(monkey
     assert result.next_start is not None
     assert result.next_start.outcomes == forecast(store, ForecastRequest()).outcomes
     assert result.next_start.worst.unknown is not None
+
+
+# s01: units that lead to nothing; s03: queues without their ends; topics-gone: queues without a unit; 97187: a cut log.
+@pytest.mark.parametrize("name", ["s01", "s03", "topics-gone", "flipped-bit-5.3.3"])
+def test_the_verdict_of_a_long_log_is_as_exact_in_verify(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store([str(SAMPLES / name if name[:1] == "f" else outcome_store(name))])
+    exact = forecast(store, ForecastRequest()).outcomes
+    assert all(outcome.judged and outcome.not_received + outcome.losses.messages for outcome in exact)
+    monkeypatch.setattr("rmqinspect.forecast.versions.JUDGED", 0)
+    found = verify_and_forecast(store, VerifyOptions(level="standard", jobs=2)).next_start
+    assert found is not None
+    assert found.outcomes == exact
+    assert all(outcome.sampled and not outcome.judged for outcome in forecast(store, ForecastRequest()).outcomes)
+
+
+def test_of_too_many_records_without_a_unit_a_sample_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store([str(outcome_store("topics-gone"))])
+    monkeypatch.setattr("rmqinspect.forecast.versions.JUDGED", 0)
+    monkeypatch.setattr("rmqinspect.forecast.record_fold.MOST", 282)
+    found = verify_and_forecast(store, VerifyOptions(level="standard")).next_start
+    assert found is not None
+    assert all(outcome.sampled and not outcome.judged for outcome in found.outcomes)
