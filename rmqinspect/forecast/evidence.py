@@ -23,16 +23,17 @@ from rmqinspect.config.json_files import (
     write_queues,
 )
 from rmqinspect.errors import Unreadable
+from rmqinspect.forecast.config_files import ConfigCopies
 from rmqinspect.forecast.dledger import ledger_files, why_not_told
 from rmqinspect.forecast.index_files import IndexFiles
 from rmqinspect.forecast.load import Listing
 from rmqinspect.forecast.log_records import LogRecords
 from rmqinspect.forecast.outcome import Forecast, LostQueue, Outcome, Verdict, note_unread
-from rmqinspect.forecast.queue import BATCH, UNITS
 from rmqinspect.forecast.queues import QueueEnds
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbTable
 from rmqinspect.forecast.scan import LogScanner
-from rmqinspect.forecast.settings import ConfigCopies, Settings, as_read_by, settings_of
+from rmqinspect.forecast.settings import Settings, as_read_by, settings_of
+from rmqinspect.forecast.shelf import BATCH, UNITS
 from rmqinspect.forecast.words import LOOK_FOR
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, last_half, last_indexed, unread_databases

@@ -46,8 +46,8 @@ from rmqinspect.forecast.outcome import (
     Verdict,
     price,
 )
-from rmqinspect.forecast.queue import SIMPLE
 from rmqinspect.forecast.settings import fitting_lines, spelled
+from rmqinspect.forecast.shelf import SIMPLE
 from rmqinspect.forecast.words import span_of
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile

@@ -33,9 +33,10 @@ from rmqinspect.broker.gone import TOPICS, emptied_config, gone_config
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.commands import quote_path
+from rmqinspect.forecast.config_files import BATCH_TYPE, SIMPLE_TYPE, topic_types, types_unknown
 from rmqinspect.forecast.outcome import Decision, Refusal
 from rmqinspect.forecast.queues import QueueName
-from rmqinspect.forecast.settings import BATCH_TYPE, SIMPLE_TYPE, Setting, Settings, topic_types, types_unknown
+from rmqinspect.forecast.settings import Setting, Settings
 from rmqinspect.schemas.timer import WHEEL_SLOTS, WheelSlot
 from rmqinspect.store.log_paths import SPLITTER
 from rmqinspect.store.model import LAST_BASE, Oddity, Place, QueueFile, Segment, Store, StoreFile

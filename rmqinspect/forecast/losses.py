@@ -29,7 +29,7 @@ from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units
 from rmqinspect.damage.named_record import named_record, size_at
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, note_unread
-from rmqinspect.forecast.queue import BATCH, SIMPLE, UNITS
+from rmqinspect.forecast.shelf import BATCH, SIMPLE, UNITS
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.file_type import own_base
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile

@@ -25,6 +25,7 @@ from rmqinspect.broker.start_rules import Rules
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.check import REASONS
+from rmqinspect.forecast.config_files import read_config_files
 from rmqinspect.forecast.dledger import cuts_queues, holds_messages, record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.fed_scan import FedScan, can_be_fed
@@ -42,7 +43,7 @@ from rmqinspect.forecast.outcome import Decision, Outcome, Refusal
 from rmqinspect.forecast.queues import Queues
 from rmqinspect.forecast.queues_in_rocksdb import RocksdbQueues, RocksdbTable
 from rmqinspect.forecast.scan import Asked, Scan, reput
-from rmqinspect.forecast.settings import contradictions, read_config_files
+from rmqinspect.forecast.settings import contradictions
 from rmqinspect.forecast.start_segment import are_confirmed, confirmed_offset, offsets_refusal, start_segment
 from rmqinspect.forecast.timer_log import load_timer_log, timer_notes
 from rmqinspect.store.model import Segment

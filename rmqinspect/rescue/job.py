@@ -26,8 +26,9 @@ from rmqinspect.config.json_files import read_config, read_consumer_offsets
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.document import as_object
 from rmqinspect.errors import DamageFound, Refused, Unreadable
+from rmqinspect.forecast.config_files import BATCH_TYPE, topic_types
 from rmqinspect.forecast.outcome import SERVING
-from rmqinspect.forecast.settings import BATCH_TYPE, settings_of, topic_types
+from rmqinspect.forecast.settings import settings_of
 from rmqinspect.forecast.words import verdict_line
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, read_index_files
 from rmqinspect.index.geometry import Geometry as IndexGeometry

@@ -10,7 +10,8 @@ from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.gone import gone_config
 from rmqinspect.config.decoding import decode
 from rmqinspect.config.shapes import KINDS, Kind
-from rmqinspect.forecast.settings import ConfigStart, Settings, read_config_files, settings_of
+from rmqinspect.forecast.config_files import ConfigStart, read_config_files
+from rmqinspect.forecast.settings import Settings, settings_of
 from rmqinspect.forecast.timer_log import timer_notes
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store

@@ -365,7 +365,8 @@ def test_a_folder_abort_is_moved_for_a_clean_exit_and_replaced_for_an_unclean_on
         for case in script(found, store).split("\n1:")[1:]
         for line in case.splitlines()[:1]
     }
-    assert sorted(prepared.values()) == [[], ["move_away abort"], ["move_away abort", ': > "$store/abort"']]
+    # Nothing is prepared for the new store of salvage.
+    assert sorted(prepared.values()) == [[], [], ["move_away abort"], ["move_away abort", ': > "$store/abort"']]
 
 
 def test_the_end_of_a_queue_that_is_gone_is_told_by_the_last_records(tmp_path: Path) -> None:
