@@ -33,7 +33,7 @@ from rmqinspect.cli.terminal import Screen, columns, fold, line_width, pad, scre
 from rmqinspect.cli.verify_since import lines_of
 from rmqinspect.commands import EXPLAIN, fill_command
 from rmqinspect.forecast.outcome import Verdict
-from rmqinspect.text import cell_width, count, escape, group_digits
+from rmqinspect.text import cell_width, count, describe_spans, escape, group_digits
 from rmqinspect.times import format_micros, to_micros
 from rmqinspect.verify.codes import OF_UNITS
 from rmqinspect.verify.custody import ReportedCustody
@@ -389,6 +389,10 @@ def _account_lines(report: Report) -> Iterator[str]:
         adds_up = all(account.adds_up for account in accounts)
         rows.append(_account_row("all", accounts, "no byte left out" if adds_up else "partly read"))
     yield from _account_table(rows)
+    missing = [(run.start, run.end) for run in report.map.runs if run.kind == "missing"] if report.map else []
+    if missing:
+        size = count(sum(end - start for start, end in missing), "byte")
+        yield from SCREEN.rows("missing", f"{size} that no file has: {describe_spans(missing, _FEWEST_ROWS)}")
 
 
 def _account_table(rows: list[tuple[str, ...]]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import Annotated
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.log_runs import KINDS, MOST_RUNS, FoldedRanges, Run, folded, painted
+from rmqinspect.commitlog.missing import log_range, missing_in
 from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.document import Part, means
 from rmqinspect.errors import Unreadable
@@ -80,7 +81,8 @@ class LogMap(Part, frozen=True):
     runs: Annotated[
         list[MapRun],
         means(
-            "in log order, without gap or overlap, from the first byte of the first segment to the last of the last; "
+            "in log order, without gap or overlap, from the first byte of the first segment to the end of the last, or "
+            "to where it should end; "
             f"about {group_digits(MOST_RUNS)} at most"
         ),
     ]
@@ -103,7 +105,7 @@ def log_map(
     runs: list[Run] = []
     if store.segments:
         beneath = "missing" if store.neighbours else "unread"
-        end = max(segment.end for segment in store.segments)
+        _, end = log_range(store)
         layers = _layers(store, segments, damaged, findings, unread, end if interrupted_at is None else interrupted_at)
         runs = folded(painted(layers, store.segments[0].base, end, beneath))
     return LogMap(
@@ -139,6 +141,8 @@ def _layers(
         ),
         *(Run(part.start, part.end, "unread") for part in unread),
     ]
+    # A record that goes on where the file ends is damaged, and so far as no file has it missing.
+    yield [Run(gap.start, gap.end, "missing") for gap in missing_in(store)]
 
 
 def _account(state: SegmentState) -> Iterator[Run]:

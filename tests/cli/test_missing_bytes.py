@@ -18,6 +18,7 @@ from rmqinspect.commitlog.missing import absent_in, log_range, missing_in
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables.splits import split_rows, split_table
 from rmqinspect.tables.table import Request
+from rmqinspect.text import group_digits
 from tests.support.command import Run, runner
 from tests.support.outcome_stores import outcome_store
 from tests.support.samples import sample
@@ -234,3 +235,12 @@ def test_a_real_middle_segment_that_was_cut_between_two_records(tmp_path: Path, 
 
     status, out, _ = run("find", store, "-k", "order-3")  # a hit elsewhere is sound
     assert status in (0, 4), out
+
+
+def test_verify_counts_what_no_file_has_beside_the_bytes_of_the_files(lacking: tuple[Path, Span], run: Run) -> None:
+    store, _ = lacking
+    (gap,) = missing_in(open_store([str(store)]))
+    _, out, _ = run("verify", store)
+    flat = " ".join(out.split())
+    assert f"missing {group_digits(gap.end - gap.start)} bytes that no file has" in flat
+    assert _words(gap.start, gap.end) in flat
