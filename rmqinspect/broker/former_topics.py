@@ -18,7 +18,12 @@ Source: DefaultMessageStore#cleanUnusedTopic, #deleteTopics; ConsumeQueue#destro
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from rmqinspect.codec.arrays import Ints
 
 Queue = tuple[str, int]  # topic, queue id
 NO_END = 2**63
@@ -58,6 +63,30 @@ def may_be_made_again(queue: Queue, last_old: int, place: int, lives: Iterable[L
     behind it. `lives`: of all queues of the topic. The topic was deleted somewhere between the two places.
     """
     return not any(one.low <= last_old and one.high >= place for one in lives if one.queue != queue)
+
+
+def lives_of(queue: Queue, places: Ints, offsets: Ints) -> Iterator[Life]:
+    """Yield the lives of a queue; `places` and QUEUEOFFSET of its records are in the order of the log."""
+    borders = (np.flatnonzero(offsets[1:] <= offsets[:-1]) + 1).tolist()
+    for start, end in pairwise([0, *borders, len(offsets)]):
+        if start < end:
+            yield Life(queue, int(places[start]), int(places[end - 1]))
+
+
+def beginnings(queue: Queue, places: Ints, offsets: Ints, lives: Sequence[Life]) -> Iterator[tuple[int, bool]]:
+    """Yield where a queue begins at 0 again because its topic was made again, and whether with one record only.
+
+    `lives`: of all queues of the topic. One record may say a wrong offset: it tells of no new life while another queue
+    is there from before, for that would be lost with it.
+    """
+    present = [one._replace(high=NO_END) for one in {one.queue: one for one in lives}.values()]
+    for at in (np.flatnonzero((offsets[1:] == 0) & (offsets[:-1] >= 0)) + 1).tolist():
+        behind = int(offsets[at + 1]) if at + 1 < len(offsets) else 0
+        is_alone = behind == 0
+        goes_down = is_alone or behind <= offsets[at - 1]
+        last_old, place = int(places[at - 1]), int(places[at])
+        if goes_down and may_be_made_again(queue, last_old, place, present if is_alone else lives):
+            yield place, is_alone
 
 
 def former_until(

@@ -12,27 +12,33 @@ A queue is known that has units, that topics.json has, or that is of the broker'
 queue are gone, a group's offset proves the queue in releases that delete the offsets of a deleted topic (5.0.0 on).
 Records in no queue, which nothing proves, are counted by topic: the topic was deleted, or lost with its metadata.
 
-A topic that was made again begins at 0: what lies before that in all its queues is of its former life.
+A topic that was made again begins at 0: what lies before that in all its queues is of its former life
+(`broker.former_topics`).
 
 Source: ConsumeQueue#putMessagePositionInfoWrapper, DefaultMessageStore#getMessage, TopicConfigManager,
 AdminBrokerProcessor#deleteTopic, ConsumerOffsetManager#cleanOffsetByTopic (5.0.0); RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from rmqinspect.broker.former_topics import may_be_made_again
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.log_records import LogView
 from rmqinspect.forecast.queues import Led
 from rmqinspect.forecast.record_fold import Queue, QueueRecords, digest_of
-from rmqinspect.forecast.settled import QueueLog, wrapped
+from rmqinspect.forecast.settled import OtherUnits, QueueLog, wrapped
 
 _NO_UNITS = np.empty((2, 0), np.int64)  # queue offsets, physical offsets
+_WHOLE_LOG = 1 << 63
 _MOST = 10_000  # units of a queue that are named
 
 
@@ -104,14 +110,66 @@ class Judge:
                 found.queues[queue] = one
         return found
 
+    @property
+    def has_records(self) -> bool:
+        """Whether the log has a record that gets a queue unit."""
+        return bool(self._view.queues)
+
+    def is_steady(self, batch_topics: Collection[str]) -> bool:
+        """Return whether each queue has each offset once, from its first one on: else no rebuilt queue would be right.
+
+        `batch_topics`: those whose queues have units that hold several offsets.
+
+        Of a queue whose units cannot be read that is taken for granted.
+        """
+        for queue in self._view.queues:
+            if self._is_whole(queue):
+                continue
+            with suppress(Unreadable, OtherUnits):
+                records = self._view.of(queue).all(self._present(queue))
+                records = records.chosen(records.in_place)
+                steps = np.diff(records.offsets)
+                odd = steps < records.messages[:-1] if queue[0] in batch_topics else steps != 1
+                if odd.any():
+                    return False
+        return True
+
+    def _is_whole(self, queue: Queue) -> bool:
+        """Return whether all records of a queue have their units, one behind the other, and no others were there."""
+        log = self._view.of(queue)
+        with suppress(Unreadable, OtherUnits):
+            whole = log.settled(self._present(queue))
+            return not len(log.kept.places) and whole.next_offset - whole.first_offset == whole.records
+        return False
+
+    def without_record(self, queue: Queue, first: int, end: int) -> int:
+        """Return how many of the queue offsets in [first, end) no sound record of a queue has; 0: not known."""
+        try:
+            records = self._view.of(queue).all(self._present(queue))
+        except (Unreadable, OtherUnits):
+            return 0
+        records = records.chosen(records.sound & records.in_place)
+        records = records.chosen((records.offsets < end) & (records.offsets + records.messages > first))
+        covered = np.zeros(end - first + 1, np.int64)
+        for edge, step in ((records.offsets, 1), (records.offsets + records.messages, -1)):
+            np.add.at(covered, np.clip(edge, first, end) - first, step)
+        return int((np.cumsum(covered[:-1]) <= 0).sum())
+
+    def _present(self, queue: Queue) -> range:
+        """Return the part of the log that is of the present life of a queue's topic."""
+        return range(self._restarts.get(queue[0], 0), _WHOLE_LOG)
+
 
 def _restarts(view: LogView) -> dict[str, int]:
     """Return from which physical offset on the records of a topic are of its present life, where it had another."""
     found: dict[str, int] = {}
-    for queue in view.queues:
-        place = view.of(queue).restart()
-        if place is not None:
-            found[queue[0]] = max(place, found.get(queue[0], 0))
+    for topic, queues in groupby(view.queues, key=itemgetter(0)):
+        logs = {queue: view.of(queue) for queue in queues}
+        places = {queue: place for queue, log in logs.items() if (place := log.restart()) is not None}
+        lives = [life for queue, log in logs.items() for life in log.lives(queue)] if places else []
+        for queue, place in places.items():
+            if may_be_made_again(queue, logs[queue].last_before(place), place, lives):
+                found[topic] = max(place, found.get(topic, 0))
     return found
 
 

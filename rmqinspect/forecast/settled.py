@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rmqinspect.broker.former_topics import NO_END, Life, lives_of
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units, unit_numbers
 from rmqinspect.forecast.record_fold import MOST, NO_RECORDS, SOUND, Queue, QueueRecords, RecordFold, Settled, digest_of
@@ -144,6 +145,19 @@ class QueueLog:
                 kept = kept.chosen(np.argsort(kept.places, kind="stable"))
         again = np.flatnonzero((kept.offsets[1:] == 0) & (kept.offsets[:-1] > 0)) + 1
         return int(kept.places[again[-1]]) if len(again) else None
+
+    def lives(self, queue: Queue) -> Iterator[Life]:
+        """Yield the lives of the queue as far as is known here; what has units is there still."""
+        kept = self.kept.chosen(self.kept.in_place)
+        yield from lives_of(queue, kept.places, kept.offsets)
+        if self._whole.records:
+            yield Life(queue, self._whole.first, NO_END)
+
+    def last_before(self, place: int) -> int:
+        """Return the physical offset of a late record before a place, -1 without one."""
+        kept = self.kept.places[self.kept.in_place & (self.kept.places < place)]
+        settled = self._whole.first if self._whole.records and self._whole.first < place else -1
+        return max(settled, int(kept[-1]) if len(kept) else -1)
 
     def _units(self, log: range) -> Iterator[Ints]:
         """Yield tables of the units of settled records in a part of the log: queue offsets, physical offsets."""

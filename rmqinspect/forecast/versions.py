@@ -171,11 +171,11 @@ class Forecaster:
             return tellers[remedy]
 
         store = self._store
-        has_records = not self._teller.judges or bool(self._evidence.records.of(store).queues)
         repaired = repairs(
             worst,
-            has_records=has_records,
-            is_sound=self._evidence.records.is_sound and not missing_in(store),
+            self._evidence,
+            self._teller.judge(),
+            is_sound=self._evidence.records.is_sound and not missing_in(store) and not store.doubles,
             is_ledger=any(segment.kind != "segment" for segment in store.segments),
             note_readers=self._note_readers,
         )
@@ -347,6 +347,15 @@ class Teller:
                 self._judge = None
                 records.read_anew(self._evidence.store)
         return None
+
+    def judge(self) -> Judge | None:
+        """Return what compares the records of the log with queues; None where they are not known."""
+        if self._judge is None and self.judges:
+            try:
+                self._judge = Judge(self._evidence.records.of(self._evidence.store))
+            except Unreadable as error:
+                note_unread(self._evidence.unread, str(error))
+        return self._judge
 
     def _note_drained(self, outcome: Outcome, reach: Reach) -> None:
         """Note what consumers get wrong, and what they jump over, where units lead to no sound record."""

@@ -22,7 +22,7 @@ Source: CommitLog.DefaultAppendMessageCallback#doAppend (prepared and rolled-bac
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.broker.former_topics import NO_END, Life, may_be_made_again
+from rmqinspect.broker.former_topics import Life, beginnings, lives_of
 from rmqinspect.codec.layout import span_of
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets, offsets_taken
@@ -126,11 +126,10 @@ def read_sequences(source: Source) -> Sequences:
             return found
         records[queue].append(one)
     reached = dict(consumed(source.store)) if records else {}
-    of_topic = _lives_of_topics(records)
+    begins = _begins(records, reached)
     lives = {
-        queue: [_judge(life, queue, source.damaged, found) for life in _cut(some, begins)]
+        queue: [_judge(life, queue, source.damaged, found) for life in _cut(some, begins[queue])]
         for queue, some in records.items()
-        for begins in [_begins(queue, some, reached.get(queue, 0), of_topic[queue[0]])]
     }
     _find_strays(lives, source.damaged, found)
     return found
@@ -163,41 +162,24 @@ def _records(store: Store, topics: Collection[str] | None) -> Iterator[tuple[Que
                 yield known[int(numbers[row])], _Record._make(values)
 
 
-def _lives_of_topics(records: Mapping[Queue, Sequence[_Record]]) -> Mapping[str, list[Life]]:
-    """Return the lives of the queues of each topic."""
-    found: dict[str, list[Life]] = defaultdict(list)
-    for queue, some in records.items():
-        counted = [one for one in some if one.counts]
-        borders = [at for at in range(1, len(counted)) if counted[at].offset <= counted[at - 1].offset]
-        for start, end in pairwise([0, *borders, len(counted)]):
-            if start < end:
-                found[queue[0]].append(Life(queue, counted[start].place, counted[end - 1].place))
-    return found
-
-
-def _begins(queue: Queue, records: Sequence[_Record], reached: int, lives: Sequence[Life]) -> set[int]:
-    """Return the places where a queue begins anew.
-
-    `reached`: the highest offset of its groups. `lives`: of all queues of its topic.
-    """
-    counted = [one for one in records if one.counts]
-    begins = set()
-    for before, one, behind in zip(counted, counted[1:], [*counted[2:], None], strict=False):
-        if one.offset:
-            continue
-        if behind is None or behind.offset == 0:
-            is_new = reached <= one.taken and may_be_made_again(queue, before.place, one.place, _present(lives))
-        else:
-            is_new = behind.offset <= before.offset and may_be_made_again(queue, before.place, one.place, lives)
-        if is_new:
-            begins.add(one.place)
-    return begins
-
-
-def _present(lives: Iterable[Life]) -> Iterator[Life]:
-    """Yield the last life of each queue, which is not over: it gets units."""
-    last = {one.queue: one for one in lives}
-    yield from (one._replace(high=NO_END) for one in last.values())
+def _begins(records: Mapping[Queue, Sequence[_Record]], reached: Mapping[Queue, int]) -> Mapping[Queue, set[int]]:
+    """Return the places where queues begin anew; `reached`: the highest offset of the groups of each."""
+    counted = {queue: [one for one in some if one.counts] for queue, some in records.items()}
+    columns = {
+        queue: (np.array([one.place for one in some], np.int64), np.array([one.offset for one in some], np.int64))
+        for queue, some in counted.items()
+    }
+    lives: dict[str, list[Life]] = defaultdict(list)
+    for queue, rows in columns.items():
+        lives[queue[0]] += lives_of(queue, *rows)
+    return {
+        queue: {
+            place
+            for place, is_alone in beginnings(queue, *rows, lives[queue[0]])
+            if not is_alone or reached.get(queue, 0) <= 1
+        }
+        for queue, rows in columns.items()
+    }
 
 
 def _cut(records: Sequence[_Record], begins: Collection[int]) -> Iterator[list[_Record]]:
