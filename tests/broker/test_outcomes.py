@@ -131,6 +131,26 @@ def test_consumers_get(case: Case, tmp_path: Path, real_brokers: RealBrokers, ru
     assert counted._replace(wrong=others, again={}) == start
 
 
+@pytest.mark.all_cases
+def test_offsets_that_were_given_out_twice(tmp_path: Path, real_brokers: RealBrokers, run: command.Run) -> None:
+    """A start with a queue of yesterday, and three messages sent to each: salvage keeps the earlier ones in queues."""
+    root = copy_of_case("s03", tmp_path / "case")
+    settings: Mapping[str, str] = settings_of(root)
+    put = [("orders", queue_id) for queue_id in range(4) for _ in range(3)]
+    answer = real_brokers.ask("5.3.3", "open", root, settings, serve=True, put=put, end=True)
+    later = {place for status, place, _ in answer["put"] if status == "PUT_OK"}
+    sound = sound_places(opened(root, settings))
+    assert len(later) == 12 and later <= {place.physical_offset for place in sound}
+
+    status, _, told = run("rebuild", str(root), "-o", str(tmp_path / "rebuilt"), "--broker-version", "5.3.3")
+    assert status == 3
+    assert "12 records of orders queue 0" in told and "a broker gave them out again" in told
+    new, own = mended(run, Case("s03", "5.3.3", "salvage", ALL_RIGHT), root, settings)
+    kept = {place: number for place, number in sound_places(opened(new, own)).items() if place in sound}
+    assert {place.physical_offset for place in sound.keys() - kept.keys()} == later
+    assert count_what_consumers_get(real_brokers, "5.3.3", new, kept, own) == ALL_RIGHT
+
+
 def move_away(root: Path, release: str, settings: Mapping[str, str]) -> None:
     """Move away what the best way to start the store begins with."""
     best = forecast(opened(root, settings), ForecastRequest(release, instead=True)).instead[0]
