@@ -144,9 +144,9 @@ is null; `next_starts` always has it. Of a part of a store, columns say what tha
 """,
     "next_starts": """
 One row per store and release: what the start of that release would do, as [forecast](forecast.md) tells it. All
-releases are walked, or the one of `--broker-version`. `may_be_writer` marks those that may have written the store: the
-worst of their rows is what `forecast` answers. Releases of one `era` answer alike. Where no start can be walked,
-because a broker runs or only a part of a store was given, one row without a release says why.
+releases are worked out, or the one of `--broker-version`. `may_be_writer` marks those that may have written the store:
+the worst of their rows is what `forecast` answers. Releases of one `era` answer alike. Where no start can be worked
+out, because a broker runs or only a part of a store was given, one row without a release says why.
 """,
     FINDINGS: """
 One row per problem that `rmqinspect verify` finds at its default level. Only `export` and the Spark data source have

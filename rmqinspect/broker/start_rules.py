@@ -91,13 +91,13 @@ class Rules(RuleSet):
         "a mapped file whose length is not the configured one",
         "MappedFileQueue#load, #doLoad",
         (("4.0.0", "ignore"), ("4.5.0", "refuse"), ("4.9.2", "ignore"), ("4.9.3", "refuse")),
-        {"ignore": "it and all behind it are left aside", "refuse": "the broker does not start"},
+        {"ignore": "it and all behind it are ignored", "refuse": "the broker does not start"},
     )
     folder_entry = Rule(
         "a folder among mapped files",
         "MappedFileQueue#load, #doLoad",
         (("4.0.0", "as_file"), ("5.1.0", "skip")),
-        {"as_file": "counts as a file of another length", "skip": "left aside"},
+        {"as_file": "counts as a file of another length", "skip": "ignored"},
     )
     empty_last_file = Rule(
         "a file of 0 bytes that sorts last among mapped files",
@@ -120,7 +120,7 @@ class Rules(RuleSet):
         "a folder among the index files whose name is a number",
         "IndexService#load, DefaultMessageStore#load",
         (("4.0.0", "stop"), ("5.1.0", "refuse")),
-        {"stop": "it and all behind it are left aside", "refuse": "recovery runs, then the broker does not start"},
+        {"stop": "it and all behind it are ignored", "refuse": "recovery runs, then the broker does not start"},
     )
     failed_start = Rule(
         "what follows a start that was refused while the store was loaded",

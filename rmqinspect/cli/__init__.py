@@ -81,7 +81,7 @@ MEANINGS = {
     " not ok, or missing records; `find`, `show`: a hit whose status is not ok, or no hit where damage has, or may"
     " have, the record; `groups`: an offset beyond its queue; `diff`, `verify --against`: different;"
     " `forecast`: the start loses data or begins empty, or the broker does not start; `rebuild`: the log is damaged,"
-    " or the new store would not be whole; `salvage`: that, or something was lost or left aside",
+    " or the new store would not be whole; `salvage`: that, or something was lost or not taken over",
     ExitStatus.UNREADABLE: "something requested could not be read: no such file, not a store, an archive, permission,"
     " I/O error; stderr is full; `forecast`: cannot tell, or a broker runs on the store",
     ExitStatus.NOTHING_FOUND: "nothing found: no such offset, id or key, no matching topic",

@@ -359,7 +359,7 @@ class _Reading:
         from rmqinspect.tables.table import Source
 
         remark = self.session.progress.remark
-        bad = f"; {group_digits(self.bad_rows)} with a status other than ok" if self.bad_rows else ""
+        bad = f"; {group_digits(self.bad_rows)} damaged (status not ok)" if self.bad_rows else ""
         if self.more:
             remark(f"shown {group_digits(self.rows)}, {self.more} (-n {self.plan.arguments.limit}){bad}")
         else:

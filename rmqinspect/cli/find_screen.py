@@ -26,6 +26,7 @@ from rmqinspect.find.search import Scope
 from rmqinspect.output import SCHEMA_VERSION, View, Writer, open_destination, open_writer
 from rmqinspect.output.rows import json_objects
 from rmqinspect.output.screen import ScreenTable
+from rmqinspect.statuses import status_words
 from rmqinspect.store.model import Store
 from rmqinspect.system.run import with_run
 from rmqinspect.tables.groups import GROUPS
@@ -275,7 +276,10 @@ def describe_scope(scope: Scope) -> str:
     gaps = describe_gaps(scope.gaps) if scope.gaps else "no gap"
     unread = count(len(scope.unread), "problem") + " with reading" if scope.unread else "no unreadable byte"
     state = "complete" if scope.complete else "incomplete"
-    bad = "".join(f"; {count(number, 'record')} with status {name}" for name, number in sorted(scope.statuses.items()))
+    bad = "".join(
+        f"; {count(number, 'record')} with status {status_words(name)}"
+        for name, number in sorted(scope.statuses.items())
+    )
     return f"{', '.join(parts)}; {state}: {gaps}, {unread}{bad}"
 
 

@@ -334,7 +334,7 @@ def walk_lines(forecast: Forecast, zone: tzinfo) -> Iterator[str]:
     told: dict[tuple[Decision, ...], str] = {}  # the decisions of a step, and the first release that takes them
     for outcome in forecast.outcomes:
         word = "clean" if outcome.clean_exit else "unclean"
-        yield f"walk of {outcome.release} after {'a' if outcome.clean_exit else 'an'} {word} exit"
+        yield f"start of {outcome.release} after {'a' if outcome.clean_exit else 'an'} {word} exit"
         alike: dict[str, list[str]] = {}
         for step, run in groupby(outcome.decisions, key=lambda decision: decision.step):
             decisions = tuple(run)

@@ -403,7 +403,7 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
         return
     better = [way for way in forecast.instead if way.is_better]
     others = [way for way in forecast.instead if not way.is_better]
-    yield "instead (nothing was changed; each way was worked out by the same rules)"
+    yield "instead (nothing was changed; each choice was worked out by the same rules)"
     widths = [cell_width(escape(way.way)) for way in better]
     room = line_width() // 2
     aside = Screen(indent=max((width for width in widths if width <= room), default=2) + 2, lead=2, cut=True)
@@ -417,7 +417,7 @@ def _way_lines(forecast: Forecast) -> Iterator[str]:
     named = [f"{way.way} ({_price_words(way)})" for way in others[:_WAYS]]
     if len(others) > _WAYS:
         named.append(f"{group_digits(len(others) - _WAYS)} more")
-    label = "not better:" if better else "no way is better:"
+    label = "not better:" if better else "no choice is better:"
     yield from Screen(indent=len(label) + 1, lead=2, cut=True).rows(label, ", ".join(named))
 
 
@@ -426,7 +426,7 @@ def _salvage_words(price: SalvagePrice) -> str:
         return f"no new store: {price.refused}"
     lost = []
     if price.aside:
-        lost.append(f"{count(price.aside, 'place')} left aside, {describe_size(price.aside_bytes)}")
+        lost.append(f"{count(price.aside, 'place')} not taken over, {describe_size(price.aside_bytes)}")
     if price.lost_offsets:
         lost.append(f"{count(price.lost_offsets, 'queue offset')} lost")
     inexact = f", {group_digits(price.inexact)} of them store times that are known roughly" if price.inexact else ""

@@ -88,7 +88,7 @@ no_broker() {{  # a second one would cut files before it fails: it recovers firs
   done
 }}
 
-broker_from() {{  # the first and the last release that the way was walked for
+broker_from() {{  # the first and the last release that the choice was worked out for
   [ -n "${{ROCKETMQ_HOME:-}}" ] || fail "ROCKETMQ_HOME is not set: the folder of the release to start"
   [ -n "${{BROKER_CONF:-}}" ] || fail "BROKER_CONF is not set: the broker.conf to start with"
   [ -x "$ROCKETMQ_HOME/bin/mqbroker" ] || fail "$ROCKETMQ_HOME/bin/mqbroker: no such program"
@@ -97,13 +97,13 @@ broker_from() {{  # the first and the last release that the way was walked for
   [ "$1" = "$2" ] || walked="$1 to $2"
   for jar in "$ROCKETMQ_HOME"/lib/rocketmq-store-[0-9]*.jar; do
     if [ ! -e "$jar" ]; then
-      echo "no $jar: whether this is the release that the way was walked for is not known" >&2
+      echo "no $jar: whether this is the release that the choice was worked out for is not known" >&2
       break
     fi
     release=${{jar##*/rocketmq-store-}}
     release=${{BROKER_RELEASE:-${{release%.jar}}}}
     printf '%s\n' "$1" "$release" "$2" | sort -CV ||
-      fail "$jar: this way was walked for $walked; BROKER_RELEASE=$1 takes it for that one"
+      fail "$jar: this choice was worked out for $walked; BROKER_RELEASE=$1 takes it for that one"
   done
 }}
 
@@ -178,7 +178,7 @@ make_new() {{  # rebuild or salvage; the store is only read
   command -v -- "$program" >/dev/null ||
     fail "$program: no such program: it makes the new store. RMQINSPECT=PROGRAM names it"
   "$program" "$1" {source} -o "$new" --broker-version "$2" || status=$?
-  # 3: something is lost already, or left aside; a new store gets its name only if all else is delivered.
+  # 3: something is lost already, or not taken over; a new store gets its name only if all else is delivered.
   [ -d "$new" ] || fail "no new store was made (exit status $status): nothing is started"
 }}
 

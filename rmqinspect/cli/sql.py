@@ -167,7 +167,7 @@ class _Evidence:
     def tell_totals(self, rows: int, *, talkative: bool) -> None:
         """Print on stderr what was read, and what of it is damaged."""
         session = self._session
-        bad = f"; {group_digits(self.bad_rows)} that it read with a status other than ok" if self.bad_rows else ""
+        bad = f"; {group_digits(self.bad_rows)} damaged among those read (status not ok)" if self.bad_rows else ""
         session.tell_rows(rows, bad, talkative=talkative)
         session.tell_gaps("range read", " (gaps)")
         if self._ways:

@@ -336,7 +336,7 @@ def _joined_lines(report: Report) -> Iterator[str]:
     units, entries = report.queue_units, report.index_entries.lead_to_their_record
     if units.read and report.segments and (report.interrupted is None or units.lead_to_their_record):
         lead = f"{group_digits(units.lead_to_their_record)} of {count(units.read, 'queue unit')}"
-        yield from SCREEN.rows("queues", f"{lead} match a record of the log")
+        yield from SCREEN.rows("queues", f"{lead} match a record of the log; a queue unit says where a record lies")
     if entries:
         words = "entry matches" if entries == 1 else "entries match"
         yield from SCREEN.rows("index", f"{group_digits(entries)} {words} a record of the log")
@@ -387,7 +387,7 @@ def _account_lines(report: Report) -> Iterator[str]:
     rows += _shared_row(sound)
     if len(accounts) > 1:
         adds_up = all(account.adds_up for account in accounts)
-        rows.append(_account_row("all", accounts, "no byte left out" if adds_up else "partly read"))
+        rows.append(_account_row("all", accounts, "all bytes counted" if adds_up else "partly read"))
     yield from _account_table(rows)
     missing = [(run.start, run.end) for run in report.map.runs if run.kind == "missing"] if report.map else []
     if missing:

@@ -87,7 +87,7 @@ def _of_choice(best: Alternative) -> FirstStep:
         return FirstStep(Action.REBUILD, f"rebuild it before any start: {costs}")
     if best.tool:
         return FirstStep(Action.SALVAGE, f"salvage it before any start: {costs}")
-    return FirstStep(Action.OTHER, f"start it another way: {best.way}: {costs}")
+    return FirstStep(Action.OTHER, f"start it differently: {best.way}: {costs}")
 
 
 def choice_cost(way: Alternative) -> str:

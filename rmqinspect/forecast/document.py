@@ -194,7 +194,7 @@ class OutcomePart(Part, frozen=True, kw_only=True):
 
     verdict: Annotated[str, means(", ".join(f"`{verdict}`" for verdict in Verdict))]
     starts: Annotated[bool | None, means("null: it cannot be told, or a broker runs")]
-    broker_version: Annotated[str | None, means("the release that was walked; null if none was")]
+    broker_version: Annotated[str | None, means("the release whose start was worked out; null if none was")]
     era: Annotated[str | None, means("all releases that do the same")]
     clean_exit: Annotated[bool, means("whether the start takes the last stop for a clean one")]
     scan_start_base: Annotated[int | None, means("base of the segment where the scan of the log begins")]
@@ -229,8 +229,8 @@ class OutcomePart(Part, frozen=True, kw_only=True):
         Annotated[
             WayPart,
             means(
-                "every other way to start, walked, with what it would lose; none where nothing is lost and no file is "
-                "in the way"
+                "every other choice of a start, worked out, with what it would lose; none where nothing is lost and no"
+                " file is in the way"
             ),
         ]
     ]

@@ -106,13 +106,13 @@ class RocksdbQueues:
         """Put the units of records."""
         records = batch.whole
         if batch.mismatched:
-            raise Unreadable("a record whose lengths do not add up is dispatched into RocksDB, which is not walked")
+            raise Unreadable("a record whose lengths do not add up is dispatched into RocksDB, which is not worked out")
         chosen = np.flatnonzero(has_unit(records.sys_flag))
         if not len(chosen):
             return
         settings = self._table.settings
         if settings.enable_lmq and (records.properties.of(b"INNER_MULTI_QUEUE_OFFSET")[chosen] >= 0).any():
-            raise Unreadable("multi-dispatch into queues in RocksDB is not walked")
+            raise Unreadable("multi-dispatch into queues in RocksDB is not worked out")
         numbers = batch.numbers[chosen]
         queue_offsets = records.field("queue_offset")[chosen]
         places = records.physical_offset[chosen]

@@ -1,7 +1,7 @@
 """The table `next_starts`: a row for each release with what its start does to a store, as `forecast` tells it.
 
-All releases are walked, or the one that is asked for. Releases that answer alike were walked once and have equal rows.
-Where no start can be walked, of a part of a store or below a broker that runs, one row without a release says so.
+All releases are worked out, or the one that is asked for. Releases that answer alike have equal rows.
+Where no start can be worked out, of a part of a store or below a broker that runs, one row without a release says so.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _TEXTS = pa.list_(pa.string())
 
 SCHEMA = pa.schema(
     [
-        column("release", pa.string(), "of the broker that is started; null where no start was walked"),
+        column("release", pa.string(), "of the broker that is started; null where no start was worked out"),
         column("era", pa.string(), "all releases whose start does the same"),
         column("may_be_writer", pa.bool_(), "whether this release may have written the store last, by its content"),
         column("verdict", pa.string(), ", ".join(verdict.value for verdict in Verdict)),

@@ -183,7 +183,7 @@ class Forecaster:
 
 
 def _of_running(holder: int) -> Forecast:
-    """Return the forecast for a store that a broker runs on: nothing is walked.
+    """Return the forecast for a store that a broker runs on: nothing is worked out.
 
     A second broker loads and recovers first, and so cuts the log and deletes files; only then it tries to take the
     lock, and fails. Source: BrokerController#initialize (DefaultMessageStore#load, #recover), BrokerController#start

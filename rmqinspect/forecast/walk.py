@@ -308,7 +308,7 @@ class _Walk:
         left = self._cut_log(files, ledger.end)
         behind = max(self.queues.max_physic_offset, files[0].base)
         if self.rules.reput_from == "queue_end" and holds_messages(files, behind, ledger.end):
-            self._end_if(None, "the queues end before a DLedger log, whose dispatch at the start is not walked")
+            self._end_if(None, "the queues end before a DLedger log, whose dispatch at the start is not worked out")
         outcome = self.outcome
         plain = self.loaded.segments
         outcome.segments_after = [segment.base for segment in (*plain, *left)]

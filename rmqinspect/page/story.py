@@ -286,7 +286,7 @@ class _Teller:
             others = "; ".join(f"{way['way']} ({way['loses']})" for way in better[1 : _CHOICES + 1])
             yield Step(f"Other choices that cost less than this start: {others}.")
         if not start.get("instead"):
-            yield Step("See whether another way to start loses less.", self._fill(FORECAST))
+            yield Step("See whether another choice of a start loses less.", self._fill(FORECAST))
             yield from self._new_store("Or make")
 
     def _first(self, better: Sequence[Mapping[str, Any]]) -> Iterator[Step]:

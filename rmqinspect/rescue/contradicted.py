@@ -93,7 +93,7 @@ class Contradicted:
         """Yield the change of a store time that verify has not named, if it is certain.
 
         The index does not know the time as it is, and it is further out of line than by a clock that was set. Others
-        that are wrong show in the new store, and their records are left aside.
+        that are wrong show in the new store, and their records are not taken over.
         """
         change = time_change_at(log, raw, place, times)
         if change is None or not change.exact:

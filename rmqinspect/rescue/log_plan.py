@@ -1,4 +1,4 @@
-"""What the salvaged log holds at which offset: sound bytes, repaired records, bridges; and what is left aside.
+"""What the salvaged log holds at which offset: sound bytes, repaired records, bridges; and what is not taken over.
 
     sources   |sssssssssssss|????????????????????|ssssssssss|??????????????| zeros
     holes                   |                    |          |              |

@@ -100,7 +100,7 @@ class Head(Part, frozen=True):
     store: Annotated[str, means("path of the new store, as given")]
     started: Annotated[str, means("ISO 8601, UTC")]
     ended: Annotated[str, means("ISO 8601, UTC")]
-    broker_version: Annotated[str, means("release for which the store was written, and whose start was walked")]
+    broker_version: Annotated[str, means("release for which the store was written, and whose start was worked out")]
     version_from: Annotated[str, means("what shows it: `given`, or the clues")]
 
 

@@ -68,7 +68,7 @@ from rmqinspect.version import tool_name
 
 _MOST_NAMED = 3  # topics
 _MOST_LISTED = 100_000  # lost queue offsets of one hole
-_LOOKS = 8  # at a store that is whole: what the first one contradicts is repaired, then left aside
+_LOOKS = 8  # at a store that is whole: what the first one contradicts is repaired, then not taken over
 _ATTEMPTS = 3  # at files beside the log that fit
 _BRIDGE_ON_DISK = 8192  # bytes: its head and its end in a page each, its body a hole
 
@@ -100,7 +100,7 @@ class Salvaged:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing was lost or left aside, and every repair is exact."""
+        """Whether nothing was lost or not taken over, and every repair is exact."""
         receipt = self.receipt
         lost = receipt.aside or receipt.lost_offsets or receipt.not_chosen
         return not lost and all(row.exact for row in receipt.repaired)
@@ -183,8 +183,8 @@ class SalvageJob(FilesJob):
         refused = list(take_unreadable(composite, Rules(release)))
         if refused:
             self._notes.append(
-                f"{group_digits(len(refused))} messages are left aside that RocketMQ {release} cannot read: topics of "
-                f"more than 127 bytes need 5.1.0, IPv6 hosts 4.6.0; --broker-version names a later one"
+                f"{group_digits(len(refused))} messages are not taken over that RocketMQ {release} cannot read: topics "
+                f"of more than 127 bytes need 5.1.0, IPv6 hosts 4.6.0; --broker-version names a later one"
             )
         plan, assumed = self._plan(release)
         self._notes += [*assumed, *self._below_root(), *self._untyped(sources)]
@@ -223,7 +223,7 @@ class SalvageJob(FilesJob):
                 self._begin_again()
                 continue
             # Records that only the new store contradicts: what is around them was damaged before. They are repaired
-            # if they can be, else left aside.
+            # if they can be, else not taken over.
             odd = contradicted_in(proof, outliers)
             # A hole in a queue where the log has none: a bridge says that this is the work of a salvage.
             unmarked = bool(proof.damage) and not (marked or log.bridged or self._ledger) and has_copies(rebuilt)

@@ -1,4 +1,4 @@
-"""The receipt of a salvage: sources, what was kept, repaired, bridged, left aside and lost, and what was proven.
+"""The receipt of a salvage: sources, what was kept, repaired, bridged, not taken over and lost, and what was proven.
 
 It holds names of files and topics, offsets, sizes and times: no body, key, tag or host of a message; of a repaired
 field the bytes before and after, of a body the one that was changed.

@@ -1,7 +1,7 @@
 """Records that only the new store contradicts: they prove themselves, and what around them was damaged is gone.
 
 first time      looked at again as suspects, which are repaired if something proves what they were
-then            left aside: what a broker would not serve must not end the run
+then            not taken over: what a broker would not serve must not end the run
 """
 
 from collections import defaultdict

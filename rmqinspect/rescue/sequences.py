@@ -7,7 +7,7 @@ Where a queue has no units (no queue files are left), nothing points at a record
                                                and p has 3, which no other record has: the type's bit was flipped
     queue offset   0   1   2       4   5       another queue has a 3 between 2 and 4, which does not fit there:
                                                one bit of its QUEUEID was flipped
-    queue offset   0   1   2   9   4   6       9 is wrong, and what it was is not known: it is left aside
+    queue offset   0   1   2   9   4   6       9 is wrong, and what it was is not known: it is not taken over
 
 What is wrong is what has to go so that the others ascend, and the least of it (the longest ascending row). A record of
 offset 0 begins a row anew, if the records behind it are below those before it: its topic was deleted, and made again.

@@ -106,7 +106,7 @@ def test_columns_make_room_for_what_to_do_first(monkeypatch: pytest.MonkeyPatch,
         stopped="unclean",
         next_start="STARTS, LOSES DATA",
         messages_lost=145,
-        do_first="start it another way: forecast --script",
+        do_first="start it differently: forecast --script",
     )
     monkeypatch.setattr(sys, "stdout", _Terminal())
     monkeypatch.setenv("COLUMNS", columns)

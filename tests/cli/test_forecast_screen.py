@@ -120,7 +120,7 @@ CASES = {
         not better: older broker 4.0.0 to 5.0.0 (loses 254 records, 31 new messages""",
     ),
     "no way is better": Case(
-        Forecast([LOSES], [Alternative("broker 5.5.0", REFUSES)]), "no way is better: broker 5.5.0 (will not start)"
+        Forecast([LOSES], [Alternative("broker 5.5.0", REFUSES)]), "no choice is better: broker 5.5.0 (will not start)"
     ),
     "copies are named apart from what is lost": Case(
         Forecast([replace(SAFE, losses=Losses(copies=47))]),

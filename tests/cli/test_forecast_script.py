@@ -148,7 +148,7 @@ def test_an_unknown_argument_is_wrong_usage(words: tuple[str, ...], laid: Path, 
         ({"ROCKETMQ_HOME": "/nowhere"}, "/nowhere/bin/mqbroker: no such program"),
         ({"BROKER_CONF": ""}, "BROKER_CONF is not set"),
         ({"BROKER_CONF": "/nowhere.conf"}, "/nowhere.conf: no such file"),
-        ({"BROKER_RELEASE": "5.4.0"}, "this way was walked for 5.5.0; BROKER_RELEASE"),
+        ({"BROKER_RELEASE": "5.4.0"}, "this choice was worked out for 5.5.0; BROKER_RELEASE"),
     ],
 )
 def test_what_a_start_needs_is_tested_before_anything_is_made(

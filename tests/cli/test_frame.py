@@ -281,7 +281,7 @@ def test_a_row_with_a_bad_status_is_written_and_ends_with_3(run: Run, evidence: 
     evidence.batches.append(batch(6, 1, status="body_crc"))
     status, out, err = run("decode", "S", "-f", "jsonl")
     assert (status, len(out.splitlines())) == (ExitStatus.DAMAGE, 7)
-    assert err == "7 rows, complete; 1 with a status other than ok\n"
+    assert err == "7 rows, complete; 1 damaged (status not ok)\n"
     assert run("decode", "S", "--fail-on", "never")[0] == 0
     assert run("decode", "S", "--offset", "0..6")[0] == 0
     assert run("decode", "S", "-q")[2] == ""

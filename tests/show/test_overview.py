@@ -74,7 +74,7 @@ def test_the_screen_of_the_transcript(
         "next start": "STARTS, LOSES DATA with 5.2.0 to 5.3.3: 145 records "
         "the log would end at 97 187 of 217 698: BODYCRC does not match the body "
         "3 segments, 6 queue files, 1 index file deleted "
-        "do first: start it another way: the same broker without the file abort: loses nothing",
+        "do first: start it differently: the same broker without the file abort: loses nothing",
     }
 
 

@@ -28,7 +28,7 @@ class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
 
     broker_version: str | None = release_option()
     all_versions: bool = option(
-        "--all-versions", is_flag=True, help="Walk the start of every release; one line for each answer."
+        "--all-versions", is_flag=True, help="Work out the start of every release; one line for each answer."
     )
     exit: str | None = exit_option()
     explain: bool = option(
@@ -37,7 +37,7 @@ class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
     script: bool = option(
         "--script",
         is_flag=True,
-        help="Print a shell script instead: copy the store, and each way to start with its forecast. Runs nothing.",
+        help="Print a shell script instead: a copy of the store, and each choice with its forecast. Runs nothing.",
     )
     replica: str | None = option(
         "--replica",
@@ -74,7 +74,7 @@ class ForecastArguments(DocumentsOptions, LookOptions, FleetOptions):
 def command(arguments: ForecastArguments) -> int:
     """Tell what a broker does to a store at its next start: will it start, and what will be gone?
 
-    Without --broker-version every release that may have written the store is walked; where they differ
+    Without --broker-version every release that may have written the store is worked out; where they differ
     all are shown, and the worst one decides. Nothing is started and nothing is changed.
 
     Exit status: 0 the start loses nothing more, 3 it loses data or starts empty, or the broker does not

@@ -50,10 +50,11 @@ def command(arguments: RebuildArguments) -> int:
     """Make a store with new queues, index and checkpoint from a sound log; the old one is only read.
 
     The log and config/ are brought to NEW; all that follows from the log is written as a broker of the version writes
-    it. NEW is verified, and its next start walked: it gets its name only if it is whole and the start loses nothing.
+    it. NEW is verified, and its next start worked out: it gets its name only if it is whole and the start loses
+    nothing.
 
     Where groups would not get new messages, because their offsets lie beyond the ends of the rebuilt queues, nothing is
-    made: the offsets are listed with the better way, salvage or --set-offsets.
+    made: the offsets are listed with what is better, salvage or --set-offsets.
 
     Exit status: 0 made, 3 the log is damaged (salvage takes it), groups would skip messages, topics.json has to be put
     in order before a start, or the new store was not whole, 6 NEW exists, lies inside the store, or has no room.

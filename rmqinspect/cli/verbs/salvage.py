@@ -48,11 +48,11 @@ def command(arguments: SalvageArguments) -> int:
 
     A source is a store, a copy of it (a slave, a backup), a folder of segments or a single segment. Of every record the
     best copy counts: sound in any source, else repaired with proof. What remains is bridged, so that a broker passes
-    over it, and lies in NEW.aside as far as it can be read. NEW is verified, and its next start walked: it gets its
+    over it, and lies in NEW.aside as far as it can be read. NEW is verified, and its next start worked out: it gets its
     name only if it is whole and the start loses nothing.
 
-    Exit status: 0 nothing was lost or left aside, 3 something was, or the new store was not whole, 6 NEW exists, lies
-    inside a source, or has no room; or two sources differ, and --prefer does not say which counts.
+    Exit status: 0 all was taken over, 3 something was lost or not taken over, or the new store was not whole, 6 NEW
+    exists, lies inside a source, or has no room; or two sources differ, and --prefer does not say which counts.
 
     With --carve each SOURCE that is no folder is searched for records, and what it holds of one log is a source.
 
