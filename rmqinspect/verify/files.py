@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rmqinspect.broker.acknowledged import Acknowledged, acknowledged_words
 from rmqinspect.broker.eras import (
     Entry,
     among_queues,
@@ -162,6 +163,10 @@ def _check_lock(store: Store) -> Iterator[Finding]:
         yield Finding("ST-ABORT", what, file=aborts[0].name)
 
 
+_LONGEST_LEAD = 24 * 3_600_000  # ms; a time that leads by more is that of a wrong clock: `broker.acknowledged`
+_WRONG_CLOCK = "the clock was wrong, the log lost its end, or the checkpoint is that of another store"
+
+
 def check_checkpoint(
     store: Store, last_timestamp: int | None, log_end: int, queued: int | None = None
 ) -> Iterator[Finding]:
@@ -200,7 +205,14 @@ def check_checkpoint(
         # The broker maps the file to its full length: missing bytes read as zeros.
         fields = parse(checkpoint.Checkpoint, raw[:used].ljust(used, b"\0"), lambda: file.name)
         for part in checkpoint.Checkpoint.subcons:
-            yield from _check_field(file, part.name, int(fields[part.name]), last_timestamp, log_end)
+            yield from _check_field(
+                file,
+                part.name,
+                int(fields[part.name]),
+                last_timestamp,
+                log_end,
+                copied=bool(store.of_kind("abort")),
+            )
         if store.given == "store" and not store.of_kind("abort"):
             yield from _check_age(file, fields, {_QUEUED: queued, _INDEXED: _full_index(store)})
 
@@ -272,8 +284,10 @@ def _check_length(file: StoreFile) -> Iterator[Finding]:
     )
 
 
-def _check_field(file: StoreFile, name: str, value: int, last_timestamp: int | None, log_end: int) -> Iterator[Finding]:
-    """Yield ST-CHECKPOINT for a field that is negative or ahead of the log."""
+def _check_field(
+    file: StoreFile, name: str, value: int, last_timestamp: int | None, log_end: int, *, copied: bool
+) -> Iterator[Finding]:
+    """Yield ST-CHECKPOINT for a field that is negative or ahead of the log; `copied`: maybe while the broker wrote."""
     is_time = name in checkpoint.TIMESTAMP_FIELDS
     limit = log_end
     if is_time:
@@ -288,7 +302,9 @@ def _check_field(file: StoreFile, name: str, value: int, last_timestamp: int | N
     elif last_timestamp is None:
         what = f"{noun} is set, but the log has no record: {name}; stored messages are lost"
     elif is_time:
-        what = f"{noun} is newer than the newest record: {name}; the log lost its end, or the checkpoint was changed"
+        gone = acknowledged_words(Acknowledged(log_end, 1, {}, last_timestamp, value, ("the checkpoint",), copied))
+        why = f"unless the checkpoint was changed, {gone}" if value <= last_timestamp + _LONGEST_LEAD else _WRONG_CLOCK
+        what = f"{noun} is newer than the newest record: {name}; {why}"
     else:
         what = f"{noun} is past the end of the log: {name}"
     newest = "no record" if last_timestamp is None else time_words(last_timestamp)
