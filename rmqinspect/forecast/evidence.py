@@ -74,6 +74,7 @@ def of_parts(store: Store) -> Forecast | None:
 
 ABORT = "abort"
 _HIDDEN_LOG = "the folder of the commit log cannot be listed"
+_MOST_POPS = 1 << 11  # checkpoints and acks of pops that are read, half a second
 _HOUR = 3_600_000  # ms
 _LEVELS = 1 << 31  # queues of the schedule topic, whose number is not in topics.json: any
 _KEPT = {"schedule": (SCHEDULE_TOPIC,), "op": (SCHEDULE_TOPIC, OP_TOPIC)}  # by `Rules.kept_topics`
@@ -355,15 +356,17 @@ class Evidence:
 
     @cached_property
     def unacknowledged(self) -> int | None:
-        """How many messages were popped, and not acknowledged; None: what tells it cannot be read."""
+        """How many messages were popped, and not acknowledged; None: what tells it cannot be read, or is too much."""
         failed: list[str] = []
-        request = Request(on_unreadable=failed.append)
+        too_many: list[str] = []
+        request = Request(on_unreadable=failed.append, on_remark=too_many.append)
         queues = pop_queues(self.store)
         if not queues:
             return 0
-        counts = pop_counts(self.store, self.group_offsets, ends_of(self.store, request, queues), request)
+        ends = ends_of(self.store, request, queues)
+        counts = pop_counts(self.store, self.group_offsets, ends, request, _MOST_POPS)
         note_unread(self.unread, *failed)
-        return None if failed else sum(one.in_flight + one.awaiting_revive for one in counts.values())
+        return None if failed or too_many else sum(one.in_flight + one.awaiting_revive for one in counts.values())
 
     @cached_property
     def acknowledged(self) -> Acknowledged | None:

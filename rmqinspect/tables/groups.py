@@ -487,11 +487,16 @@ def _rows(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def pop_counts(
-    store: Store, entries: Sequence[ConsumerOffset], notes: Mapping[tuple[str, int], QueueSummary], request: Request
+    store: Store,
+    entries: Sequence[ConsumerOffset],
+    notes: Mapping[tuple[str, int], QueueSummary],
+    request: Request,
+    most: int = MOST_RECORDS,
 ) -> Mapping[tuple[str, str, int], PopCount]:
     """Return what became of popped messages by (group, topic, queue id); `notes` are the ends of `pop_queues`.
 
-    What is in flight is judged at the store time of their last record.
+    What is in flight is judged at the store time of their last record. Of more than `most` checkpoints and acks the
+    newest are read, and a remark says so.
     """
     handled = {(one.topic, one.queue_id): one.offset for one in entries if one.group == REVIVE_GROUP}
     lasts = [(ends.last_physical_offset, ends.last_size) for ends in notes.values()]
@@ -505,14 +510,14 @@ def pop_counts(
     except Unreadable as error:
         request.tell_unread(error)
         return {}
-    states, latest = PopStates(), units[np.argsort(units[:, 0], kind="stable")[-MOST_RECORDS:]]
+    states, latest = PopStates(), units[np.argsort(units[:, 0], kind="stable")[-most:]]
     for which, records in records_at(store, latest[:, 0].copy(), latest[:, 1].copy()):
         for row, body in _bodies(records):
             if (found := read_body(body)) is not None:
                 states.add(found, handled=bool(latest[which[row], 2]))
-    if len(units) > MOST_RECORDS and request.on_remark is not None:
+    if len(units) > most and request.on_remark is not None:
         request.on_remark(
-            f"{store.name}: popped messages are counted by the newest {group_digits(MOST_RECORDS)} checkpoints and acks"
+            f"{store.name}: popped messages are counted by the newest {group_digits(most)} checkpoints and acks"
         )
     return states.count(now or 0)
 
