@@ -36,3 +36,13 @@ def test_without_its_files_nothing_is_said_of_it(tmp_path: Path, capsys: pytest.
         (root / f"config/tieredStoreMetadata.json{ending}").unlink()
     assert tiered_files(open_store([str(root)])) == ()
     assert _HINT not in _said(capsys, "groups", str(root))
+
+
+def test_its_index_alone_names_it_and_a_file_of_a_like_name_does_not(tmp_path: Path) -> None:
+    root = copy_of_case("tiered", tmp_path / "case")
+    for ending in ("", ".bak"):
+        (root / f"config/tieredStoreMetadata.json{ending}").unlink()
+    assert tiered_files(open_store([str(root)])) == ("tiered_index_file",)
+    (root / "tiered_index_file").rename(root / "tiered_index_files")
+    (root / "config" / "tieredStoreMetadata.json.old").write_bytes(b"{}")
+    assert tiered_files(open_store([str(root)])) == ()
