@@ -84,7 +84,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | ranges: merged, intersected, left over | `codec/arrays.py` |
 | the walk over the log for rows and sums | `tables/read_log.py` |
 | filters of messages | `tables/filters.py` |
-| what differs by release | `broker/rules.py`; `broker/start_rules.py`, `broker/read_rules.py`, `broker/own_rules.py`; `broker/eras.py` |
+| what differs by release | `broker/rules.py`; `broker/start_rules.py`, `broker/read_rules.py`, `broker/own_rules.py` |
 | which release wrote a store | `broker/version_estimate.py` |
 | rows that point at a record, and the rules for them | `verify/pointers.py` |
 | who words a finding | `verify/codes.toml`; its fields: `verify/findings.py` |
