@@ -197,10 +197,14 @@ def _by_units(queue: QueueLog, tables: Iterable[Ints], log: range) -> QueueReach
         numbers_of_settled = numbers[is_settled]
         met += len(numbers_of_settled)
         digest = wrapped(digest + int(digest_of(places[is_settled], numbers_of_settled).sum().view(np.int64)))
-        taken |= np.isin(records.offsets, numbers_of_settled)
-        rest.append(np.stack((numbers[~is_settled], places[~is_settled])))
+        if len(records.offsets):
+            taken |= np.isin(records.offsets, numbers_of_settled)
+        if len(numbers_of_settled) < len(numbers):
+            rest.append(np.stack((numbers[~is_settled], places[~is_settled])))
     if (met, digest) != wanted[:2]:
         return None
+    if not len(records.offsets) and len(rest) == 1:  # of most queues
+        return QueueReach(next_offset=wanted.next_offset)
     found = _of_units(records, np.concatenate(rest, axis=1), log, taken)
     return found._replace(next_offset=max(found.next_offset, wanted.next_offset))
 
