@@ -207,7 +207,7 @@ def test_a_walk_is_explained_with_inputs_and_source() -> None:
         Decision("index", "y", (("index_msg_timestamp", 1795250925095), ("cut_first", "log")), "A#c"),
     ]
     text = text_of(walk_lines(Forecast([replace(LOSES, decisions=steps)]), UTC))
-    assert text.startswith("walk of 5.3.3 after an unclean exit\n  scan       ends at 5\n")
+    assert text.startswith("start of 5.3.3 after an unclean exit\n  scan       ends at 5\n")
     assert "from end 12 345 (CommitLog#recoverNormally)" in text
     assert "  cut        x\n             (A#b)" in text
     assert "from index_msg_timestamp 2026-11-21T08:48:45.095Z, what is cut first: the log (A#c)" in text

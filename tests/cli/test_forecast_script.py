@@ -168,13 +168,13 @@ def test_what_a_start_needs_is_tested_before_anything_is_made(
     ("release", "starts"),
     [("5.1.9", False), ("5.2.0", True), ("5.3.1", True), ("5.3.3", True), ("5.3.10", False), ("5.10.0", False)],
 )
-def test_the_release_is_one_that_the_way_was_walked_for(
+def test_the_release_is_one_that_the_choice_was_worked_out_for(
     release: str, starts: bool, laid: Path, home: Path, bash: Bash
 ) -> None:
     (home / "lib" / "rocketmq-store-5.5.0.jar").rename(home / "lib" / f"rocketmq-store-{release}.jar")
     done = bash(script(Forecast([LOSES]), open_store([str(laid)])), "1")
     assert (done.returncode == 0) == starts
-    assert ("walked for 5.2.0 to 5.3.3" in done.stderr) != starts
+    assert ("worked out for 5.2.0 to 5.3.3" in done.stderr) != starts
 
 
 def test_a_release_that_cannot_be_told_is_said(laid: Path, home: Path, bash: Bash) -> None:
