@@ -52,13 +52,15 @@ def test_every_field_is_listed_and_has_its_type() -> None:
     replica = InReplica("b", Counter({"TopicA": 140}), Counter({"TopicA": 5}))
     salvage = SalvagePrice("5.3.3", 0, 1, 200, 2, 0)
     behind = Acknowledged(100, 3, {}, 1000, 2000, ("3 queue units",), may_be_copy=True)
-    delayed = {
-        "delay_levels": [LevelStart(9, 500, 1, 1, 1, 0, 0, 0, 0)],
-        "timer": TimerStart(0, 2, 3, "2050-11-01T08:30:00.000Z", 7),
-        "transactions": TransactionStart(3, 2),
-        "unread": [Unread("", "old/commitlog", "commitlog", "storePathCommitLog", "2 segments", "without them")],
-    }
-    whole = Forecast([replace(LOSES, acknowledged=behind, **delayed), SAFE], ways, replica=replica, salvage=salvage)
+    loses = replace(
+        LOSES,
+        acknowledged=behind,
+        delay_levels=[LevelStart(9, 500, 1, 1, 1, 0, 0, 0, 0)],
+        timer=TimerStart(0, 2, 3, "2050-11-01T08:30:00.000Z", 7),
+        transactions=TransactionStart(3, 2),
+        unread=[Unread("", "old/commitlog", "commitlog", "storePathCommitLog", "2 segments", "without them")],
+    )
+    whole = Forecast([loses, SAFE], ways, replica=replica, salvage=salvage)
     for made in (whole, Forecast([REFUSES], refused, unread=["config"])):
         for path, value in fields(document(made), _FREE):
             if path.startswith(("versions[].", "decisions[].inputs.")):
