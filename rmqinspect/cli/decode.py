@@ -345,9 +345,10 @@ class _Reading:
 
     def _note_gap(self, read: StoreRead, _kind: str, start: int, end: int) -> None:
         """Note the parts of a gap that lie in the range asked for."""
-        asked = [read.selection.offsets or (start, end)] if read.look_up is None else read.look_up.spans
-        overlaps = ((max(start, first), min(end, beyond)) for first, beyond in asked)
-        self.session.gaps[read.store.name].update((first, beyond) for first, beyond in overlaps if first < beyond)
+        from rmqinspect.find.ways import gaps_asked, whole_log
+
+        asked = (read.selection.offsets or (start, end),) if read.look_up is None else read.look_up.spans
+        self.session.gaps[read.store.name].update(gaps_asked((start, end), asked, whole_log(read.store)))
 
     def _note_missing(self, read: StoreRead, topic: str, queue_id: int, message: str) -> None:
         """Note what is missing of the queues asked for."""
@@ -402,11 +403,21 @@ class _Reading:
         if missed and not self._tell_destroyed():
             searched = "the whole log" if scan else "; ".join(dict.fromkeys(one.searched for one in look_ups))
             advice = "" if scan or searched == "the whole log" else " (--scan reads the whole log)"
-            progress.complain(f"no such record; searched: {searched}{advice}")
+            for answer in list(self._of_gaps()) or ["no such record; searched"]:
+                progress.complain(f"{answer}: {searched}{advice}")
             for key in self.plan.selection.keys:
                 if message_id.decode(key):
                     progress.complain(f"{key} looks like a message id: --id {key}")
         return missed
+
+    def _of_gaps(self) -> Iterator[str]:
+        """Yield for each store with a gap in what was searched that it may have held the record."""
+        from rmqinspect.find.answers import may_have_arrived
+
+        for read in self.plan.reads:
+            if gaps := self.session.gaps[read.store.name]:
+                head = f"{read.store.name}: " if len(self.plan.reads) > 1 else ""
+                yield f"{head}{may_have_arrived(read.store, gaps)} Searched"
 
     def _tell_destroyed(self) -> bool:
         """Tell of destroyed records whose queue offset was asked for; return whether there are any."""

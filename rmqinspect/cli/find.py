@@ -154,4 +154,5 @@ def _remarks(finding: "Finding", plan: RowsPlan) -> Iterator[str]:
 
 def _describe_way(scope: "Scope") -> str:
     told = f": {scope.told}" if scope.told else ""
-    return f"{scope.way}{told}; {count(scope.records, 'record')} read"
+    least = "at least " if scope.stopped else ""
+    return f"{scope.way}{told}; {least}{count(scope.records, 'record')} read"

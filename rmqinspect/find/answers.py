@@ -79,11 +79,12 @@ def answer_of(kind: str, reason: str) -> str:
     return _OF_PLACES.get((kind, reason), _ANSWERS[reason])
 
 
-def may_have_arrived(store: Store, scope: Scope) -> str:
-    """Return the answer where what was searched has gaps."""
+def may_have_arrived(store: Store, spans: Iterable[Span]) -> str:
+    """Return the answer where what was searched has gaps, the `spans`: physical offsets [start, end)."""
+    gaps = merge(spans)
     nowhere = [(gap.start, gap.end) for gap in missing_in(store)] + [(log_range(store)[1], 1 << 63)]
-    missing = _size(intersect(merge(scope.gaps), merge(nowhere)))
-    destroyed = _size(merge(scope.gaps)) - missing
+    missing = _size(intersect(gaps, merge(nowhere)))
+    destroyed = _size(gaps) - missing
     parts = [_are(size, word) for size, word in ((destroyed, "destroyed"), (missing, "missing")) if size]
     return f"It may have arrived: {', and '.join(parts)}."
 

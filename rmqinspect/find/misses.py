@@ -329,7 +329,7 @@ class Explainer:
             size = count(sum(end - start for start, end in scope.gaps), "byte")
             ranges = describe_spans(scope.gaps, _NAMED)
             text = f"{text}; {count(len(scope.gaps), 'gap')} of {size} may have held it: {ranges}"
-            return Found(DAMAGED, text, answer=may_have_arrived(self.store, scope))
+            return Found(DAMAGED, text, answer=may_have_arrived(self.store, scope.gaps))
         return Found(reason, text, answer=self._not_there(scope) if reason == NOT_THERE else "")
 
     def _not_there(self, scope: Scope) -> str:

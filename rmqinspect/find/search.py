@@ -42,7 +42,7 @@ from rmqinspect.codec.message_id import ClientId, OffsetId, client_zone, decode,
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.errors import Unreadable
 from rmqinspect.find.plan import CONFIRMED, LookUp, by_index, id_texts, planned_rows
-from rmqinspect.find.ways import whole_log
+from rmqinspect.find.ways import gaps_asked, whole_log
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.statuses import SOUND
@@ -371,7 +371,7 @@ class Scope:
     statuses: Counter[str] = field(default_factory=Counter)  # of records that are not sound and could be a hit
     gaps: list[Span] = field(default_factory=list)  # in `spans`, that held records
     unread: list[str] = field(default_factory=list)  # messages: what could not be read
-    stopped: bool = False  # a limit ended the pass
+    stopped: bool = False  # a limit ended the pass: more records were read than `records`, maybe
 
     @property
     def is_whole(self) -> bool:
@@ -408,6 +408,7 @@ class Search:
         wanted = {"keys"} if self.near_keys else set()
         wanted |= {"msg_id", "offset_msg_id", "born_timestamp"} if self.near_ids else set()
         self._told_unread = request.on_unreadable
+        self._rows = 0  # that the search has looked at
         self._request = replace(
             request,
             columns=None if request.columns is None else request.columns | COLUMNS | wanted,
@@ -469,10 +470,15 @@ class Search:
                     yield rows
         except Unreadable as error:
             self._note_unread(str(error))
+        except GeneratorExit:
+            # Records are counted behind their rows, a stretch of the log at a time.
+            self.scope.records = max(self.scope.records, self._rows)
+            raise
         self.scope.stopped = False
         self.scope.gaps = merge(self.scope.gaps)
 
     def _look_at(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
         for row in pc.value_counts(batch.column("status")).to_pylist():
             if row["values"] not in (None, *SOUND["status"]):
                 self.scope.statuses[row["values"]] += row["counts"]
@@ -490,9 +496,7 @@ class Search:
             scope.last_time = last if scope.last_time is None else max(last, scope.last_time)
 
     def _note_gap(self, _kind: str, start: int, end: int) -> None:
-        # What is missing behind the last file belongs to a search of the whole log.
-        behind = self.scope.is_whole and start >= self.scope.whole[1]
-        self.scope.gaps += [(start, end)] if behind else intersect([(start, end)], merge(self.scope.spans))
+        self.scope.gaps += gaps_asked((start, end), self.scope.spans, self.scope.whole)
 
     def _note_unread(self, message: str) -> None:
         if message not in self.scope.unread:

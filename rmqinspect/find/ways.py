@@ -77,6 +77,15 @@ class Way:
     told: str = ""  # the way in more words: how many pointers there are, and what no pointer could be trusted for
 
 
+def gaps_asked(gap: Span, spans: Sequence[Span], whole: Span) -> list[Span]:
+    """Return the parts of a gap that lie in what was searched, the `spans`; all offsets are physical.
+
+    What is missing behind the last file belongs to a search of the whole log.
+    """
+    all_of_it = whole[0] == whole[1] or list(spans) == [whole]
+    return [gap] if all_of_it and gap[0] >= whole[1] else intersect([gap], merge(spans))
+
+
 def whole_log(store: Store) -> Span:
     """Return the span from the first byte of the log to its last, with what no file has; (0, 0) without segments."""
     return log_range(store)

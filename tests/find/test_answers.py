@@ -101,6 +101,39 @@ def test_gaps_beside_hits_are_told_where_they_may_hold_more(capsys: pytest.Captu
         assert (gap in capsys.readouterr().err) == told, question
 
 
+@pytest.mark.parametrize("way", [(), ("--scan",)], ids=["planned", "scan"])
+def test_decode_says_of_gaps_what_find_says(find: Run, decode: Run, way: tuple[str, ...]) -> None:
+    """Missing are a part of a segment and, by its queue units, what was behind the last one."""
+    store = outcome_store("s12b")
+    gaps = "It may have arrived: 1 933 950 bytes of the log are missing."
+    assert answer_of(find(store, "-k", "order-1797", *way)).startswith(gaps)
+    status, out, err = decode(store, "-k", "order-1797", *way)
+    assert (status, out.count("\n")) == (3, 1)
+    assert f"{gaps} Searched: the whole log\n" in err
+    assert "no such record" not in err
+    # No gap is where an offset msg id leads, whatever else is read.
+    status, _, err = decode(store, "--id", "7F00000100002A9F0000000000000001", *way)
+    assert (status, "no such record; searched: " in err, "may have arrived" in err) == (5, True, False)
+
+
+def test_several_stores_are_named_beside_their_gaps(decode: Run) -> None:
+    _, _, err = decode(outcome_store("s08"), outcome_store("s12b"), "-k", "nothing")
+    assert "\ns08: It may have arrived: 2 080 bytes of the log are destroyed. Searched: " in err
+    assert "\ns12b: It may have arrived: 1 933 950 bytes of the log are missing. Searched: " in err
+
+
+def test_what_a_limit_leaves_unread_is_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Records are counted behind their rows, so a search that ends at a hit knows only of some."""
+    store = str(outcome_store("s12b"))
+    main(["find", store, "-t", "orders", "-n", "3", "--no-life", "-j", "1", "-f", "json"])
+    captured = capsys.readouterr()
+    read = json.loads(captured.out)["stores"][0]["records"]
+    assert 3 <= read < 3394
+    assert f"by a scan; at least {read} records read\n" in captured.err
+    main(["find", store, "-t", "orders", "--no-life", "-j", "1"])
+    assert "by a scan; 3 394 records read\n" in capsys.readouterr().err
+
+
 def test_what_was_acknowledged_behind_the_end_stands_in_a_miss(find: Run) -> None:
     """The disk was full: 12.4 seconds of messages that producers had an answer for are not in the log."""
     found = find(outcome_store("s08"), "-k", "nothing")
