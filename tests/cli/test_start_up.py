@@ -10,6 +10,7 @@ import pytest
 
 from docs.build.floors import GROUND, LEAVES
 from rmqinspect.cli import VERBS
+from tests.support.samples import sample
 
 # Each of these words goes to one process after the other, which then says what it has imported since it began.
 _PROGRAM = """
@@ -71,6 +72,13 @@ def test_all_together_import_hardly_more_than_the_list_of_commands(asked: tuple[
     new = {name.split(".")[0] for name in after - before} - sys.stdlib_module_names - {"rmqinspect"}
     assert {name for name in new if not name.startswith("_sysconfigdata")} == set()  # of zoneinfo, named by platform
     assert len(after) < 1.4 * len(before)
+
+
+def test_the_topics_of_a_store_are_completed_without_a_reader_of_records() -> None:
+    before, after = imported(BARE), imported((f"decode {sample('killed-4.9.7')} -t P", True))
+    assert "rmqinspect.config.json_files" in after  # they were read
+    assert after.isdisjoint(("numpy", "pyarrow", "rmqinspect.tables", "rmqinspect.store.discover"))
+    assert len(after) < 2 * len(before)
 
 
 def test_a_command_that_runs_imports_what_it_reads_with() -> None:
