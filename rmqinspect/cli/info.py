@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rmqinspect.fleet.given import Given
     from rmqinspect.forecast.outcome import Forecast
     from rmqinspect.show.overview import Overview
+    from rmqinspect.store.model import Store
 
 _SCREEN = Screen(indent=14, phrases=True)
 _LISTED = 4  # oddities, names and ranges listed; the others are counted
@@ -44,15 +45,15 @@ def run(arguments: InfoArguments) -> int:
     given = given_stores(arguments)
     if len(given) > 1:
         return _tell_several(arguments, given)
-    facts, start, paths, strips = _read(arguments, given[0])
+    facts, start, store, strips = _read(arguments, given[0])
     if not arguments.quiet:
         print(f"read {facts.bytes_read / 1e6:.1f} MB", file=sys.stderr)
         for remark in facts.remarks:
             print_remark(remark)
     colour = use_colour(arguments.color, arguments.output)
-    with printed_to(arguments.output, paths):
+    with printed_to(arguments.output, store.paths):
         if document_format(arguments) != "table":
-            print_document(complete=not facts.unread, **_document(facts, start))
+            print_document(complete=not facts.unread, **_document(facts, start, store))
         else:
             bar = list(_bar_lines(facts, start, strips, colour=colour))
             print_lines(_lines(facts, start, arguments, bar), colour=colour)
@@ -68,8 +69,8 @@ def _status(facts: "Overview") -> ExitStatus:
 Strips = list[tuple[str, int, int]]  # segments: (name, start, end)
 
 
-def _read(arguments: InfoArguments, given: "Given") -> "tuple[Overview, Forecast | None, tuple[str, ...], Strips]":
-    """Return the summary of a store, its next start, the paths of the store, and its segments."""
+def _read(arguments: InfoArguments, given: "Given") -> "tuple[Overview, Forecast | None, Store, Strips]":
+    """Return the summary of a store, its next start, the store itself, and its segments."""
     from rmqinspect.rocksdb.unpack import unpacked
     from rmqinspect.show.overview import overview
     from rmqinspect.show.short_start import short_start
@@ -85,7 +86,7 @@ def _read(arguments: InfoArguments, given: "Given") -> "tuple[Overview, Forecast
             start = short_start(whole, facts)
         strips = [(segment.name, segment.base, segment.end) for segment in whole.segments]
         read = replace(facts, bytes_read=facts.bytes_read + FileReader.bytes_read - before)
-        return read, start, store.paths, strips
+        return read, start, store, strips
     finally:
         gc.enable()
 
@@ -113,12 +114,12 @@ def _ask(wants_document: bool, arguments: InfoArguments, given: "Given") -> "Ans
     from rmqinspect.cli.fleet import Answer
     from rmqinspect.fleet.summary import row_of_info
 
-    facts, start, _, _ = _read(arguments, given)
+    facts, start, store, _ = _read(arguments, given)
     for remark in facts.remarks if arguments.verbose else ():
         print_remark(remark)
     for problem in facts.unread:
         print_remark(f"not read: {problem}")
-    document = document_of(complete=not facts.unread, **_document(facts, start))
+    document = document_of(complete=not facts.unread, **_document(facts, start, store))
     return Answer(row_of_info(facts.name, facts, document), _status(facts), document if wants_document else None)
 
 
@@ -200,7 +201,8 @@ def _start_rows(facts: "Overview", start: "Forecast | None", arguments: InfoArgu
     if start is None and facts.place == "store" and facts.log.segments:
         command = _command(FORECAST, facts, arguments)
         yield "next start", f"not read here, about {describe_size(facts.start_bytes)}: {command}"
-    for number, text in enumerate(start_lines(start, facts.log.end.end) if start else ()):
+    words = arguments.words_for(map(shown, arguments.paths))
+    for number, text in enumerate(start_lines(start, facts.log.end.end, stores=words) if start else ()):
         yield "" if number else "next start", text
 
 
@@ -367,11 +369,11 @@ def _moment(milliseconds: int | None, zone: "tzinfo") -> str:
 # --- the JSON document -------------------------------------------------------------------------------
 
 
-def _document(facts: "Overview", start: "Forecast | None") -> dict[str, Any]:
+def _document(facts: "Overview", start: "Forecast | None", store: "Store") -> dict[str, Any]:
     from rmqinspect.document import as_object
     from rmqinspect.verify.next_start import start_document
 
-    next_start = start_document(start, facts.log.end.end)
+    next_start = start_document(start, facts.log.end.end, stores=store.words)
     plain = asdict(facts)
     log, end = plain.pop("log"), facts.log.end
     plain.pop("start_bytes")

@@ -17,7 +17,7 @@ first.
     REFUSES      none                                          the remedy of the refusal
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -61,8 +61,8 @@ class FirstStep(Part, frozen=True):
     action: Annotated[str, means(", ".join(f"`{action}`" for action in Action))]
     text: Annotated[str, means("in words, what it costs included")]
 
-    def command(self, stores: list[str]) -> str | None:
-        """Return the command for it, None where there is none."""
+    def command(self, stores: Sequence[str]) -> str | None:
+        """Return the command for it, with the words that name the store; None where there is none."""
         template = COMMANDS.get(self.action)
         return None if template is None else fill_command(template, stores)
 
@@ -71,7 +71,7 @@ def first_step(found: Forecast) -> FirstStep:
     """Return what to do first about a store whose next start was worked out."""
     worst = found.worst
     if is_uncounted(worst):
-        return FirstStep(Action.ASK, "count it before any start: rmqinspect forecast")
+        return FirstStep(Action.ASK, "count it with forecast before any start")
     best = next((way for way in found.instead if way.is_better), None)
     if best is not None:
         return _of_choice(best)

@@ -4,7 +4,7 @@ At level quick, and in `info` of a long log, nothing is read but what the start 
 is not counted then, and a start that seems to lose nothing has no verdict.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -52,14 +52,16 @@ _WITHOUT_UNIT = ("CQ-MISSING", "CQ-BEHIND")  # codes of records that no unit lea
 # --- the screen -------------------------------------------------------------------------------------
 
 
-def start_lines(found: Forecast, log_end: int | None, counts: Mapping[str, int] | None = None) -> list[str]:
+def start_lines(
+    found: Forecast, log_end: int | None, counts: Mapping[str, int] | None = None, stores: Sequence[str] = ()
+) -> list[str]:
     """Return the lines of the block: the verdict, and why.
 
     Where the releases differ, a line for each run of them says what it alone does; what all do follows once. Where
     another program wrote the store, a line says what that means. The last one says what to do first.
 
     `log_end` is the physical offset where the log ends now, None if that is not known; `counts` are those of findings
-    by code, where the log was compared with the queues.
+    by code, where the log was compared with the queues; `stores` are the words that name the store in a command.
     """
     counts = counts or {}
     alike = groupby(found.outcomes, key=lambda one: (outcome_words(one), _details(one, log_end, "", counts)))
@@ -67,7 +69,7 @@ def start_lines(found: Forecast, log_end: int | None, counts: Mapping[str, int] 
     verdicts = [outcome_words(one, f" with {eras}") for one, eras in runs]
     details = [_details(one, log_end, eras, counts) for one, eras in runs]
     about = [found.other_writer] if found.other_writer else []
-    about += _first_lines(found)
+    about += _first_lines(found, stores)
     if len(runs) == 1:
         return [verdicts[0], *details[0], *about]
     same = [line for line in details[0] if all(line in others for others in details)]
@@ -76,12 +78,14 @@ def start_lines(found: Forecast, log_end: int | None, counts: Mapping[str, int] 
     return [_summary(found), *of_runs, *same, *about]
 
 
-def _first_lines(found: Forecast) -> list[str]:
+def _first_lines(found: Forecast, stores: Sequence[str]) -> list[str]:
     """Return the line that says what to do first; none where it is to start, or where the remedy stands there."""
     worst, first = found.worst, first_step(found)
     if first.action in (Action.START, Action.REMEDY):
         return []
-    return [f"do first: {first.text}"] if worst.verdict in COSTS or is_uncounted(worst) else []
+    if is_uncounted(worst):
+        return [f"do first: {first.text}: {first.command(stores)}"]
+    return [f"do first: {first.text}"] if worst.verdict in COSTS else []
 
 
 def _summary(found: Forecast) -> str:
@@ -220,14 +224,14 @@ class NextStart(Part, frozen=True):
 
 
 def start_document(
-    found: Forecast | None, log_end: int | None, counts: Mapping[str, int] | None = None
+    found: Forecast | None, log_end: int | None, counts: Mapping[str, int] | None = None, stores: Sequence[str] = ()
 ) -> NextStart | None:
     """Return the object of the report, None without a forecast; see `start_lines`."""
     if found is None:
         return None
     return NextStart(
         verdict=told_verdict(found.worst),
-        lines=start_lines(found, log_end, counts),
+        lines=start_lines(found, log_end, counts, stores),
         log_end=log_end,
         versions_from=found.version_from,
         versions=[_version(outcome) for outcome in found.outcomes],

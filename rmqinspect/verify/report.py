@@ -281,7 +281,7 @@ def report_of(
         not_given=not_given(result.store),
         not_checked=not_checked(result),
         interrupted=interruption(result),
-        next_start=start_document(result.next_start, result.log_end, result.findings.counts),
+        next_start=start_document(result.next_start, result.log_end, result.findings.counts, result.store.words),
         taken_over=None if memory is None else memory.taken_over(),
         not_proved=[NOT_PROVED],
         map=result.log_map,

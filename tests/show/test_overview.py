@@ -265,13 +265,13 @@ def test_an_uncounted_start_is_not_called_safe(
     bound_reads(monkeypatch, most=10_000_000)
     text = rows(info(capsys, safe)[1])["next start"]
     assert text.startswith("STARTS with 5.5.0; what consumers lose by it was not counted")
-    assert text.endswith("do first: count it before any start: rmqinspect forecast")
+    assert text.endswith(f"do first: count it with forecast before any start: rmqinspect forecast {safe}")
     start = json.loads(info(capsys, safe, "-f", "json")[1])["next_start"]
     assert start["verdict"] is start["versions"][0]["verdict"] is start["versions"][0]["unreachable_messages"] is None
     fleet = info(capsys, safe, store)[1]
     assert "NOTHING MORE" not in fleet
     assert "start it" not in fleet
-    assert "count it before any start" in fleet
+    assert "count it with forecast before any start" in fleet
 
 
 def test_a_start_that_reads_much_is_left_to_forecast(

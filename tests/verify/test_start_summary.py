@@ -97,7 +97,9 @@ def test_an_uncounted_start_that_seems_safe_has_no_verdict() -> None:
     found = Forecast([replace(SAFE, losses_counted=False)])
     words = "STARTS with 5.5.0; what consumers lose by it was not counted"
     assert start_words(found) == words
-    assert start_lines(found, None) == [words, "do first: count it before any start: rmqinspect forecast"]
+    first = "do first: count it with forecast before any start: rmqinspect forecast"
+    assert start_lines(found, None) == [words, f"{first} STORE"]
+    assert start_lines(found, None, stores=["a b", "--base", "8"])[1:] == [f"{first} 'a b' --base 8"]
     document = start_document(found, None)
     assert document is not None
     assert document.verdict is document.versions[0]["verdict"] is None
