@@ -31,8 +31,6 @@ import numpy as np
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.kernels import Bytes, IntsOut, int32_at, int64_at, kernel
 from rmqinspect.codec.layout import place_of
-from rmqinspect.commitlog.gaps import plan_splits
-from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.forecast.check import HEAD_SIZE, record_head
 from rmqinspect.forecast.outcome import Decision, Refusal, Rejected
 from rmqinspect.forecast.scan import LogScanner
@@ -129,7 +127,6 @@ def follow_entries(segment: Segment, last: tuple[int, int] = (-1, -1)) -> Entrie
 
 
 _RECOVERED_FILES = 3
-_SPLIT = 32 << 20  # bytes
 _INDEX_FILE_SIZE = 5 * 1024 * 1024 * EntryIndexUnit.sizeof()  # DLedgerConfig#mappedFileSizeForEntryIndex
 _COMMITTED = re.compile(rb"^committedIndex=(\d{1,18})\s*$", re.MULTILINE)
 _LARGEST_CHECKPOINT = 4096  # bytes; two lines are in it
@@ -203,15 +200,6 @@ def cuts_queues(rules: Rules, checkpoint: Mapping[str, int], end: int, *, clean:
     It says 0 where an older release wrote it. Source: ConsumeQueueStore#getDispatchFromPhyOffset.
     """
     return clean or rules.record_times != "logics_offset" or checkpoint.get("logics_physical_offset", 0) >= end
-
-
-def holds_messages(files: Sequence[Segment], begin: int, end: int) -> bool:
-    """Whether a record that is no bridge begins in [begin, end), physical offsets: dispatch has something to do there.
-
-    :raises Unreadable: a file cannot be opened.
-    """
-    splits = (split.clipped(begin, end) for split in plan_splits(files, _SPLIT) if begin < end)
-    return any(isinstance(event, RecordRun) for split in splits if split is not None for event in scan_split(split))
 
 
 def record_scan(

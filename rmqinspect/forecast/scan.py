@@ -412,7 +412,7 @@ def _through(
             return offset + size - offset % size
         if run.check.is_mismatch and run.position + run.check.parsed <= limit:
             offset, parser = offset + run.check.size, run.position + run.check.parsed
-        elif settings.is_slave:
+        elif settings.is_slave and not segment.lead:
             return None
         else:
             return offset + limit - first - counted

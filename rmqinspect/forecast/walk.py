@@ -26,7 +26,7 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.config_files import read_config_files
-from rmqinspect.forecast.dledger import cuts_queues, holds_messages, record_scan, recover_ledger
+from rmqinspect.forecast.dledger import cuts_queues, record_scan, recover_ledger
 from rmqinspect.forecast.evidence import Evidence
 from rmqinspect.forecast.fed_scan import FedScan, can_be_fed
 from rmqinspect.forecast.index_files import INDEX_IS_FILE, IndexState
@@ -305,15 +305,12 @@ class _Walk:
                 cut = scan.end
         if cuts_queues(self.rules, evidence.checkpoint, cut, clean=self.clean):
             self._cut_queues(reached, cut)
-        left = self._cut_log(files, ledger.end)
-        behind = max(self.queues.max_physic_offset, files[0].base)
-        if self.rules.reput_from == "queue_end" and holds_messages(files, behind, ledger.end):
-            self._end_if(None, "the queues end before a DLedger log, whose dispatch at the start is not worked out")
+        left = [*self.loaded.segments, *self._cut_log(files, ledger.end)]
         outcome = self.outcome
-        plain = self.loaded.segments
-        outcome.segments_after = [segment.base for segment in (*plain, *left)]
-        outcome.min_offset = (*plain, *left)[0].base
-        outcome.end_offset = ledger.end
+        outcome.segments_after = [segment.base for segment in left]
+        outcome.min_offset, outcome.end_offset = left[0].base, ledger.end
+        if self.rules.reput_from == "queue_end":
+            self._reput(left, ledger.end)
 
     def _recover_nothing(self) -> None:
         """Without a segment the queues are destroyed, or kept, and the log begins at 0."""
@@ -423,7 +420,8 @@ class _Walk:
         )
         if begin >= end:
             return
-        if settings.duplication_enable and self.rules.reput_from == "queue_end":
+        # Of a DLedger log all is confirmed that is committed. Source: DLedgerCommitLog#getConfirmOffset.
+        if settings.duplication_enable and self.rules.reput_from == "queue_end" and not self.evidence.ledger:
             why = "with duplicationEnable dispatch waits for confirmOffset, which a start leaves at -1"
             self._end_if(Refusal.till_off("commitlog", "reput_from", why, "duplicationEnable"))
         known = self.outcome.dispatch_start

@@ -1,5 +1,6 @@
-"""The end of a DLedger log after a start, and where its queues are cut, as real brokers have it."""
+"""The end of a DLedger log after a start, where its queues are cut, and what they get, as real brokers have it."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.json_files import read_checkpoint
-from rmqinspect.forecast.dledger import cuts_queues, holds_messages, ledger_files, record_scan, recover_ledger
+from rmqinspect.forecast.dledger import cuts_queues, ledger_files, record_scan, recover_ledger
 from rmqinspect.forecast.settings import settings_of
+from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from tests.support import oracle
 
@@ -131,6 +133,46 @@ def test_5_5_0_cuts_the_queues_where_the_checkpoint_says_that_they_end(release: 
     checkpoint = {"logics_physical_offset": noted}
     assert cuts_queues(rules_of_start(release), checkpoint, end, clean=False) is cuts
     assert cuts_queues(rules_of_start(release), checkpoint, end, clean=True)
-    root = oracle.store("broker", "dledger-5.3.3")
-    assert holds_messages(ledger_files(open_store([str(root)])), end, MAX)
-    assert not holds_messages(ledger_files(open_store([str(root)])), MAX, MAX)
+
+
+def lag(root: Path, end: int) -> None:
+    """Take the units of the records behind a physical offset, as after a kill that came before they were flushed."""
+    for path in (path for path in (root / "consumequeue").rglob("*") if path.is_file()):
+        units = [
+            unit for unit in struct.iter_unpack("20s", path.read_bytes()) if struct.unpack(">q12x", *unit)[0] < end
+        ]
+        path.write_bytes(b"".join(unit for (unit,) in units).ljust(path.stat().st_size, b"\0"))
+
+
+OLD_LAST = 131072  # of dledger-4.9.7: the base of its last file
+BAD = 150111  # an entry in it
+
+
+# DefaultMessageStore of 4.9.7 and 4.7.1, dledger-4.9.7 with a file abort, so changed: it dispatches from the end of the
+# queues on, before it serves. A record that it cannot read takes the rest of its file from the queues.
+@pytest.mark.parametrize("release", ["4.9.7", "4.7.1"])
+@pytest.mark.parametrize(
+    ("end", "damage", "unreachable"),
+    [
+        pytest.param(0, b"", 0, id="no unit"),
+        pytest.param(140000, b"", 0, id="units of the last file"),
+        pytest.param(140000, b"\0\0\0\7", 26, id="damage behind them"),
+        pytest.param(155000, b"\0\0\0\7", 0, id="damage before them"),
+    ],
+)
+def test_queues_that_lag_behind_a_ledger(
+    release: str, end: int, damage: bytes, unreachable: int, tmp_path: Path
+) -> None:
+    root = oracle.copy("broker", "dledger-4.9.7", tmp_path)
+    lag(root, end)
+    with (root / f"dledger-n0/data/{OLD_LAST:020}").open("r+b") as file:
+        file.seek(BAD - OLD_LAST + 48 + 4)  # the magic code of its record
+        file.write(damage)
+    found = forecast(open_store([str(root)]), ForecastRequest(release, clean_exit=False, instead=False))
+    (outcome,) = found.outcomes
+    assert (outcome.unknown, outcome.refusal, outcome.unreachable) == (None, None, unreachable)
+    assert (outcome.end_offset, outcome.segments_after) == (159827, [0, OLD_LAST])
+    ends = {(one.topic, one.queue_id): one.max_after for one in outcome.queues}
+    whole = {(one["topic"], one["queue_id"]): one["max"] for one in oracle.truth("broker", "dledger-4.9.7")["queues"]}
+    short = sum(number - ends.get(queue, 0) for queue, number in whole.items())
+    assert short == (unreachable + 1 if unreachable else 0)  # and the damaged one
