@@ -25,6 +25,18 @@ class Rules(RuleSet):
         (("4.0.0", "one"), ("4.9.2", "several")),
         {"one": "the whole text is the name of one folder", "several": "a list of folders, all of which are read"},
     )
+    path_settings = Rule(
+        "settings in broker.conf that name places of the store: all others have no effect",
+        "MessageStoreConfig, its setters; MixAll#properties2Object",
+        (("4.0.0", "log"), ("4.9.2", "read_only"), ("4.9.4", "ledger"), ("5.0.0", "epoch"), ("5.1.1", "identity")),
+        {
+            "log": "storePathRootDir, storePathCommitLog",
+            "read_only": "readOnlyCommitLogStorePaths, too",
+            "ledger": "storePathDLedgerCommitLog, too",
+            "epoch": "storePathEpochFile, too",
+            "identity": "storePathBrokerIdentity, too",
+        },
+    )
     light_queues = Rule(
         "with enableLmq consumer offsets are those of lmqConsumerOffset.json, not of consumerOffset.json",
         "BrokerController#BrokerController, LmqConsumerOffsetManager#configFilePath",

@@ -11,6 +11,7 @@ Source: MixAll#properties2Object, MessageStoreConfig, BrokerConfig; RocketMQ 4.0
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from os.path import join, normpath
 from typing import Any, NamedTuple
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS
@@ -19,6 +20,7 @@ from rmqinspect.codec.java import java_number
 from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.index.geometry import Geometry, read_index_files
 from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
+from rmqinspect.store.log_paths import ROOT_SETTING
 from rmqinspect.store.model import Store
 from rmqinspect.text import group_digits
 
@@ -117,6 +119,26 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
 _SIZE_NAMES = {"maped": "mapedFileSize", "mapped": "mappedFileSize"}
 """How the two settings of `SPELLINGS` that have two names begin, by the rule `size_names`."""
 
+_PATH_SETTINGS = {
+    ROOT_SETTING: "log",
+    "storePathCommitLog": "log",
+    "readOnlyCommitLogStorePaths": "read_only",
+    "storePathDLedgerCommitLog": "ledger",
+    "storePathEpochFile": "epoch",
+    "storePathBrokerIdentity": "identity",
+}
+"""Settings that name places of a store, and since which value of the rule `path_settings` they are known."""
+
+_NEVER_KNOWN = {
+    "storePathConsumeQueue": "consumequeue",
+    "storePathIndex": "index",
+    "storeCheckpoint": "checkpoint",
+    "abortFile": "abort",
+}
+"""Settings that many a broker.conf has, and no release: the places in the root that the broker takes all the same."""
+
+_PATH = "storepath"  # how the names of others begin, in whatever spelling
+
 _ROCKSDB_QUEUES = ("consumequeue/", "consumequeue_rocksdb/")  # folders of databases
 
 _SIZES = {
@@ -202,6 +224,26 @@ def contradictions(store: Store, settings: Settings, rules: Rules) -> Iterator[s
         yield f"queues in RocksDB, which broker.conf does not say: set storeType={_ROCKSDB} there"
     if store.has_conf and not settings.enable_d_leger_commit_log and store.of_kind("dledger"):
         yield "a DLedger log, which broker.conf does not say: set enableDLegerCommitLog=true there"
+    if store.has_conf:
+        yield from _idle_paths(store.settings, rules)
+
+
+def _idle_paths(conf: Mapping[str, str], rules: Rules) -> Iterator[str]:
+    """Yield the settings in broker.conf that seem to name a place of the store, and that a release does not know."""
+    known = [value for _, value in Rules.path_settings.values]
+    for name, path in conf.items():
+        since, place = _PATH_SETTINGS.get(name), _NEVER_KNOWN.get(name)
+        if since is not None:
+            if known.index(since) > known.index(rules.path_settings):
+                yield f"{name} in broker.conf has no effect before {Rules.path_settings.since(since)}"
+        elif place is None and name.lower().startswith(_PATH):
+            yield f"{name} in broker.conf has no effect: no release knows this name"
+        # Many a broker.conf has these with the very place that the broker takes.
+        elif place is not None and normpath(path) != normpath(join(conf.get(ROOT_SETTING, ""), place)):
+            yield (
+                f"{name} in broker.conf has no effect: no release knows this name, the broker takes {place} below "
+                f"{ROOT_SETTING}"
+            )
 
 
 def _in_whole_units(settings: Settings) -> Settings:

@@ -152,3 +152,33 @@ def test_a_dledger_log_is_asked_for_in_broker_conf() -> None:
     conf["enableDLegerCommitLog"] = "true"
     asked = forecast(replace(store, settings=conf, has_conf=True), ForecastRequest(release="5.3.3")).worst
     assert asked.verdict is not Verdict.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("release", "line", "note"),
+    [
+        ("5.5.0", "storePathConsumeQueue=/fast/cq", "the broker takes consumequeue below storePathRootDir"),
+        ("5.5.0", "abortFile=/fast/abort", "the broker takes abort below storePathRootDir"),
+        ("5.5.0", "storePathIndex=/data/store/./index/", ""),  # where it is anyway
+        ("4.9.7", "storePathCommitlog=/fast/log", "no release knows this name"),
+        ("4.9.7", "storePathCommitLog=/fast/log", ""),
+        ("4.9.1", "readOnlyCommitLogStorePaths=/old/log", "has no effect before 4.9.2"),
+        ("4.9.2", "readOnlyCommitLogStorePaths=/old/log", ""),
+        ("4.9.3", "storePathDLedgerCommitLog=/fast/log", "has no effect before 4.9.4"),
+        ("4.9.4", "storePathDLedgerCommitLog=/fast/log", ""),
+        ("4.9.8", "storePathEpochFile=/fast/epoch", "has no effect before 5.0.0"),
+        ("5.1.0", "storePathBrokerIdentity=/fast/id", "has no effect before 5.1.1"),
+        ("5.1.1", "storePathBrokerIdentity=/fast/id", ""),
+        ("5.5.0", "brokerName=storePathIndex", ""),
+    ],
+)
+def test_paths_that_a_release_does_not_know(release: str, line: str, note: str) -> None:
+    """MixAll#properties2Object takes what MessageStoreConfig of the release has a setter for."""
+    name, _, path = line.partition("=")
+    sizes = {"mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "400"}
+    sizes |= {"maxHashSlotNum": "100", "maxIndexNum": "250"}
+    conf = {"storePathRootDir": "/data/store", name: path, **sizes}
+    store = _store("base-5.3.3-halt", **conf)
+    notes = list(contradictions(store, settings_of(store)[0], rules_of_start(release)))
+    told = [text for text in notes if text.startswith(f"{name} in broker.conf")]
+    assert [text.endswith(note) for text in told] == ([True] if note else []), notes
