@@ -365,7 +365,7 @@ class Compiling:
         arguments = tuple(parameter.type_for(numba) for parameter in parameters)
         try:
             return self._copy_of(function, numba.njit([arguments], **OPTIONS))
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:  # noqa: BLE001  its compiler, and LLVM below it, raise errors of any kind
             self._give_up(f"{function.__name__}: {type(error).__name__}: {error}")
             return None
 

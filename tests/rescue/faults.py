@@ -106,7 +106,7 @@ def _start(words: list[str], prepare: Callable[[], object]) -> tuple[int, int]:
         status = main(words)
     except SystemExit as ended:
         status = int(ended.code or 0)
-    except Exception:  # noqa: BLE001 told, and the fork ends
+    except Exception:  # noqa: BLE001  a fork must not go on as the test run: the trace is printed, and it ends
         traceback.print_exc()
     finally:
         sys.stderr.flush()

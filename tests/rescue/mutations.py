@@ -211,7 +211,7 @@ def _play_safely(case: Case, brokers: RealBrokers, place: Path) -> Played:
     place.mkdir()
     try:
         return play(case, brokers, place)
-    except Exception:  # noqa: BLE001 (any is a failure)
+    except Exception:  # noqa: BLE001  whatever salvage raises is a finding of the run
         return Played(case, [f"failed: {' / '.join(traceback.format_exc().splitlines()[-3:])}"])
     finally:
         shutil.rmtree(place)

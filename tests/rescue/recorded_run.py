@@ -111,7 +111,7 @@ def _judge_part(cases: Sequence[Recorded]) -> list[Judged]:
             place.mkdir()
             try:
                 done.append(judged(case, brokers, place))
-            except Exception:  # noqa: BLE001 (any is a failure)
+            except Exception:  # noqa: BLE001  whatever the program raises is a finding of the run
                 done.append(Judged(case, [f"failed: {' / '.join(traceback.format_exc().splitlines()[-3:])}"]))
             shutil.rmtree(place)
         brokers.close()
