@@ -153,18 +153,14 @@ def _segment_lines(outcome: DiffResult) -> Iterator[str]:
 
 def _log_lines(outcome: DiffResult, log: LogDiff, names: Sequence[str]) -> Iterator[str]:
     name = "log"
-    for row in outcome.differences.of("range_only"):
-        start = row.physical_offset or 0
-        where = f"{group_digits(start)} to {group_digits(start + (row.length or 0))}"
-        yield from _SCREEN.rows(name, f"{where} only in {row.only_in}: {row.message}")
-        name = ""
-    yield from _more(outcome, "range_only")
-    for row in outcome.differences.of("range_neither"):
-        start = row.physical_offset or 0
-        where = f"{group_digits(start)} to {group_digits(start + (row.length or 0))}"
-        yield from _SCREEN.rows(name, f"{where}, {count(row.length or 0, 'byte')}, in neither: {row.message}")
-        name = ""
-    yield from _more(outcome, "range_neither")
+    for kind in ("range_only", "range_neither"):
+        for row in outcome.differences.of(kind):
+            start, size = row.physical_offset or 0, row.length or 0
+            held = f" only in {row.only_in}" if row.only_in else f", {count(size, 'byte')}, in neither"
+            where = f"{group_digits(start)} to {group_digits(start + size)}{held}"
+            yield from _SCREEN.rows(name, f"{where}: {row.message}")
+            name = ""
+        yield from _more(outcome, kind)
     if log.first is None:
         yield from _SCREEN.rows(name, f"{_compared(log)}: the same" if log.compared else "no range that both have")
         return

@@ -19,7 +19,7 @@ from rmqinspect.cli import ExitStatus, status_of, worst_status
 from rmqinspect.cli.options import FleetOptions, count_jobs
 from rmqinspect.cli.pager import as_answer
 from rmqinspect.cli.parameters import note_run
-from rmqinspect.cli.session import document_of, json_line
+from rmqinspect.cli.session import document_of, json_line, printed_to
 from rmqinspect.cli.terminal import Progress, Screen, columns, line_width
 from rmqinspect.commands import fill_command
 from rmqinspect.errors import BadOption
@@ -137,6 +137,26 @@ def status_of_all(answers: Sequence[Answer]) -> ExitStatus:
 
 
 # --- documents --------------------------------------------------------------------------------------------
+
+
+def print_answers(
+    answers: Sequence[Answer],
+    screen_of: Callable[[int], str],
+    format_: str,
+    path: str | None,
+    evidence: Sequence[str],
+    *,
+    colour: bool,
+) -> None:
+    """Print the screen, or the documents, of all stores to the file `path`; None: to stdout.
+
+    :raises Refused: the file exists, lies inside the evidence, or cannot be written.
+    """
+    with printed_to(path, evidence):
+        if format_ == "table":
+            print_screen(answers, screen_of, colour=colour)
+        else:
+            print_documents(answers, format_)
 
 
 def print_documents(answers: Sequence[Answer], format_: str) -> None:

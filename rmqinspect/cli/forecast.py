@@ -172,8 +172,7 @@ def _tell_several(arguments: ForecastArguments, given: "list[Given]", format_: s
         ask_each,
         command_about,
         evidence_of,
-        print_documents,
-        print_screen,
+        print_answers,
         refuse_several,
         status_of_all,
     )
@@ -189,12 +188,8 @@ def _tell_several(arguments: ForecastArguments, given: "list[Given]", format_: s
         told = [answer.samples or of_failed("forecast", answer.row.store) for answer in answers]
         write_metrics(chain.from_iterable(told), arguments.output, evidence)
     elif not arguments.quiet or arguments.format or arguments.output:
-        with printed_to(arguments.output, evidence):
-            if format_ != "table":
-                print_documents(answers, format_)
-            else:
-                colour = use_colour(arguments.color, arguments.output)
-                print_screen(answers, command_about("forecast", arguments, given), colour=colour)
+        screen_of, colour = command_about("forecast", arguments, given), use_colour(arguments.color, arguments.output)
+        print_answers(answers, screen_of, format_, arguments.output, evidence, colour=colour)
     return status_of_all(answers)
 
 

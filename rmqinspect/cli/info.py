@@ -95,17 +95,13 @@ def _tell_several(arguments: InfoArguments, given: "list[Given]") -> int:
     import rmqinspect.rocksdb.unpack
     import rmqinspect.show.overview
     import rmqinspect.verify.next_start  # noqa: F401  once, before processes are forked
-    from rmqinspect.cli.fleet import ask_each, command_about, evidence_of, print_documents, print_screen, status_of_all
+    from rmqinspect.cli.fleet import ask_each, command_about, evidence_of, print_answers, status_of_all
 
     refuse_early(arguments.output, evidence := evidence_of(given))
     format_ = document_format(arguments)
     answers = ask_each(arguments, given, partial(_ask, format_ != "table"))
-    with printed_to(arguments.output, evidence):
-        if format_ != "table":
-            print_documents(answers, format_)
-        else:
-            colour = use_colour(arguments.color, arguments.output)
-            print_screen(answers, command_about("info", arguments, given), colour=colour)
+    screen_of, colour = command_about("info", arguments, given), use_colour(arguments.color, arguments.output)
+    print_answers(answers, screen_of, format_, arguments.output, evidence, colour=colour)
     return status_of_all(answers)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,18 +19,28 @@ if TYPE_CHECKING:
 LISTED = 6  # files and notes that are named; the others are counted
 
 
+def output_option(written: str) -> Any:
+    """Return the field for the folder of the new store; `written` says what is written beside it."""
+    return option(
+        "-o",
+        "--output",
+        default="",
+        type=click.Path(),
+        metavar="NEW",
+        help=f"Folder of the new store; it must not exist. {written} beside it. Needed unless --dry-run is given.",
+    )
+
+
+def dry_run_option() -> Any:
+    """Return the field for a run that makes no new store."""
+    return option("--dry-run", is_flag=True, help="Print the same screen, write nothing; NEW need not be given.")
+
+
 @option_group
 class NewStoreOptions(CaseOptions):
     """A new store, and how the evidence comes into it."""
 
-    output: str = option(
-        "-o",
-        "--output",
-        required=True,
-        type=click.Path(),
-        metavar="NEW",
-        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it.",
-    )
+    output: str = output_option("NEW.receipt.json is written")
     link: bool = option(
         "--link",
         is_flag=True,

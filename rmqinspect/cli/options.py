@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from rmqinspect.cli import NO_PAGER, go_without_pager
-from rmqinspect.cli.parameters import RemarkOptions, argument, option, option_group, parsed_by, table_parser
+from rmqinspect.cli.parameters import (
+    RemarkOptions,
+    argument,
+    option,
+    option_group,
+    parsed_by,
+    size_option,
+    table_parser,
+)
 from rmqinspect.errors import Unreadable
 from rmqinspect.text import describe_size, escape, parse_size
 from rmqinspect.times import parse_zone
@@ -94,13 +102,10 @@ class ReadOptions:
         callback=_limit_reads,
         help="Read at most SIZE a second (200M: 200 MB) and leave the page cache as it was.",
     )
-    max_config: int = option(
+    max_config: int = size_option(
         "--max-config",
-        metavar="SIZE",
-        callback=parsed_by(parse_size),
-        default="13MiB",
-        show_default=True,
-        help="Do not read JSON files in config/ of more than SIZE: each takes ten times its size in memory.",
+        "13MiB",
+        "Do not read JSON files in config/ of more than SIZE: each takes ten times its size in memory.",
     )
 
     @property
@@ -327,14 +332,7 @@ class BodyOptions:
     """How bodies are decoded."""
 
     raw_body: bool = option("--raw-body", is_flag=True, help="Bodies as stored, not decompressed.")
-    max_body: int = option(
-        "--max-body",
-        metavar="SIZE",
-        callback=parsed_by(parse_size),
-        default="64MiB",
-        show_default=True,
-        help="Leave bodies compressed that decompress to more than SIZE.",
-    )
+    max_body: int = size_option("--max-body", "64MiB", "Leave bodies compressed that decompress to more than SIZE.")
 
 
 @option_group

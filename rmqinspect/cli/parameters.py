@@ -31,7 +31,7 @@ from click.shell_completion import CompletionItem
 from rmqinspect.choices import RELEASES
 from rmqinspect.cli.pager import go_without
 from rmqinspect.cli.terminal import compiling_told
-from rmqinspect.text import escape
+from rmqinspect.text import escape, parse_size
 
 Options = TypeVar("Options")
 Returned = TypeVar("Returned")
@@ -203,6 +203,11 @@ def _without_name(path: str) -> str:
     """Return the path of `NAME=STORE`, as export takes it."""
     name, separator, store = path.partition("=")
     return store if separator and not os.path.exists(path) and "/" not in name else path
+
+
+def size_option(name: str, default: str, words: str) -> Any:
+    """Return the field for a limit in bytes, given as `64MiB` or `200M`."""
+    return option(name, metavar="SIZE", callback=parsed_by(parse_size), default=default, show_default=True, help=words)
 
 
 def release_option() -> Any:

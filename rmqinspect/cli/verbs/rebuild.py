@@ -3,7 +3,7 @@
 import click
 
 from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.new_store import NewStoreOptions
+from rmqinspect.cli.new_store import NewStoreOptions, dry_run_option, output_option
 from rmqinspect.cli.options import (
     JobOptions,
     LookOptions,
@@ -19,15 +19,7 @@ from rmqinspect.cli.verbs import run
 class RebuildArguments(NewStoreOptions, SourceOptions, JobOptions, RedactOptions, LookOptions, TalkOptions):
     """What `rebuild` is asked for."""
 
-    output: str = option(
-        "-o",
-        "--output",
-        default="",
-        type=click.Path(),
-        metavar="NEW",
-        help="Folder of the new store; it must not exist. NEW.receipt.json is written beside it. Needed unless"
-        " --dry-run is given.",
-    )
+    output: str = output_option("NEW.receipt.json is written")
     only: str | None = option(
         "--only",
         type=click.Choice(("queues", "index")),
@@ -38,9 +30,7 @@ class RebuildArguments(NewStoreOptions, SourceOptions, JobOptions, RedactOptions
         is_flag=True,
         help="Set offsets of groups beyond the end of their rebuilt queue back to it, in NEW/config.",
     )
-    dry_run: bool = option(
-        "--dry-run", is_flag=True, help="Print the same screen, write nothing; NEW need not be given."
-    )
+    dry_run: bool = dry_run_option()
     broker_version: str | None = release_option()
 
 

@@ -3,7 +3,7 @@
 import click
 
 from rmqinspect.cli.help_page import Command
-from rmqinspect.cli.new_store import NewStoreOptions
+from rmqinspect.cli.new_store import NewStoreOptions, dry_run_option, output_option
 from rmqinspect.cli.options import (
     CarveOptions,
     JobOptions,
@@ -22,22 +22,12 @@ class SalvageArguments(
 ):
     """What `salvage` is asked for."""
 
-    output: str = option(
-        "-o",
-        "--output",
-        default="",
-        type=click.Path(),
-        metavar="NEW",
-        help="Folder of the new store; it must not exist. NEW.receipt.json and NEW.aside are written beside it. Needed"
-        " unless --dry-run is given.",
-    )
+    output: str = output_option("NEW.receipt.json and NEW.aside are written")
     prefer: str | None = option(
         "--prefer", metavar="NAME", help="The source that counts where two have different sound records at one offset."
     )
     no_repair: bool = option("--no-repair", is_flag=True, help="Repair nothing, also where it is proven.")
-    dry_run: bool = option(
-        "--dry-run", is_flag=True, help="Print the same screen, write nothing; NEW need not be given."
-    )
+    dry_run: bool = dry_run_option()
     broker_version: str | None = release_option()
 
 

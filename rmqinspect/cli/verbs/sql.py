@@ -11,9 +11,8 @@ from rmqinspect.cli.options import (
     ReadingOptions,
     RedactOptions,
 )
-from rmqinspect.cli.parameters import argument, option, option_group, parsed_by, takes
+from rmqinspect.cli.parameters import argument, option, option_group, size_option, takes
 from rmqinspect.cli.verbs import run
-from rmqinspect.text import parse_size
 
 
 @option_group
@@ -26,14 +25,7 @@ class SqlArguments(OutputOptions, RedactOptions, BodyOptions, LookOptions, Named
         is_flag=True,
         help="Read the whole log for a look-up, too: by id, key, queue offset or time.",
     )
-    memory: int = option(
-        "--memory",
-        metavar="SIZE",
-        callback=parsed_by(parse_size),
-        default="1GiB",
-        show_default=True,
-        help="Memory of DuckDB; what does not fit goes to temporary files.",
-    )
+    memory: int = size_option("--memory", "1GiB", "Memory of DuckDB; what does not fit goes to temporary files.")
 
 
 @click.command("sql", cls=Command)
