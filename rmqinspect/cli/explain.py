@@ -24,9 +24,10 @@ from rmqinspect.cli.session import document_format, print_document, printed_to
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.cli.verbs.explain import ExplainArguments
 from rmqinspect.errors import NothingFound
-from rmqinspect.explain.log import GZIP, Log, Seen, Start, commands, details, headline, is_log_row, read_log
+from rmqinspect.explain.log import GZIP, Log, Seen, Start, is_log_row, read_log
 from rmqinspect.explain.lookup import HARMLESS, SERIOUS, everything, explain, explain_line, is_exact_name, near
 from rmqinspect.explain.names import Explanation
+from rmqinspect.explain.start_words import commands, details, headline
 from rmqinspect.system.interrupt import interrupt_no_more, interrupted_once
 from rmqinspect.text import count, escape, group_digits
 from rmqinspect.verify.codes import ALL, CODES

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.explain.log import Log, headline
+from rmqinspect.explain.log import Log
 from rmqinspect.explain.log_values import LOG_DESCRIBE
 from rmqinspect.explain.lookup import DEPENDS, HARMLESS, SERIOUS, explain
+from rmqinspect.explain.start_words import headline
 from tests.support.command import Run, runner
 
 # (line, beginning of the headline, alarm, words said, words not said)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.cli import ExitStatus
-from rmqinspect.explain.log import TELLS, Log, Start, details, headline, read_log
+from rmqinspect.explain.log import TELLS, Log, Start, read_log
 from rmqinspect.explain.lookup import LOG_LINES, SERIOUS
+from rmqinspect.explain.start_words import details, headline
 from tests.support import oracle
 from tests.support.command import Run, runner
 
