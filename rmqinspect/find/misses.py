@@ -35,6 +35,7 @@ from rmqinspect.find.answers import (
     not_there,
     proven,
 )
+from rmqinspect.find.near import NearIds
 from rmqinspect.find.places import Evidence, Found, describe_row, lies_at, stored_by
 from rmqinspect.find.plan import LookUp, entries_of, id_texts, known_topics, plan_look_up, rows_at
 from rmqinspect.find.queue_units import files_of_queue
@@ -44,7 +45,6 @@ from rmqinspect.find.search import (
     KEY,
     OFFSET,
     QUEUE_OFFSET,
-    NearIds,
     Question,
     Scope,
     Search,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqinspect.find import REASONS
-from rmqinspect.find.search import NearKeys, distance
+from rmqinspect.find.near import NearKeys, distance
 from tests.support import oracle
 from tests.support.broken_disk import broken_disk
 from tests.support.building import fill, lay, pad, write_segment
