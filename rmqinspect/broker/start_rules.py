@@ -62,6 +62,11 @@ class Rules(RuleSet):
         "RocksDBTopicConfigManager#rocksdbConfigFilePath",
         (("4.0.0", False), ("5.4.0", True)),
     )
+    rocksdb_store = Rule(
+        "timer messages, half messages and the index can be in the database rocksdbstore",
+        "MessageStoreConfig#setTimerRocksDBEnable, #setTransRocksDBEnable, #setIndexRocksDBEnable",
+        (("4.0.0", False), ("5.4.0", True)),
+    )
     schedule_offsets = Rule(
         "when config/delayOffset.json is read; a broken one refuses the start",
         "DefaultMessageStore#load, BrokerController#initialize",

@@ -19,6 +19,7 @@ from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number
 from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.index.geometry import Geometry, read_index_files
+from rmqinspect.rocksdb.databases import last_half, last_indexed, read_timer_checkpoints
 from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
 from rmqinspect.store.log_paths import ROOT_SETTING
 from rmqinspect.store.model import Store
@@ -53,6 +54,7 @@ class Settings:
     message_index_safe: bool = False
     index_file_write_enable: bool = True
     index_rocks_db_enable: bool = False
+    timer_rocks_db_enable: bool = False
     trans_rocks_db_enable: bool = False
     trans_write_origin_trans_half_enable: bool = True
     enable_accelerated_recovery: bool = False
@@ -108,6 +110,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "mapped_file_size_commit_log": ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog"),
     "mapped_file_size_consume_queue": ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue"),
     "index_rocks_db_enable": ("indexRocksDBEnable",),
+    "timer_rocks_db_enable": ("timerRocksDBEnable",),
     "trans_rocks_db_enable": ("transRocksDBEnable",),
     "rocksdb_cq_double_write_enable": ("rocksdbCQDoubleWriteEnable",),
     "check_crc_on_recover": ("checkCRCOnRecover",),
@@ -225,7 +228,34 @@ def contradictions(store: Store, settings: Settings, rules: Rules) -> Iterator[s
     if store.has_conf and not settings.enable_d_leger_commit_log and store.of_kind("dledger"):
         yield "a DLedger log, which broker.conf does not say: set enableDLegerCommitLog=true there"
     if store.has_conf:
+        yield from _unread_entries(store, settings, rules)
         yield from _idle_paths(store.settings, rules)
+
+
+def _unread_entries(store: Store, settings: Settings, rules: Rules) -> Iterator[str]:
+    """Yield what was kept in rocksdbstore, and is not read there with this broker.conf, or by this release.
+
+    Source: TimerMessageRocksDBStore, TransactionalMessageRocksDBService, DefaultMessageStore#queryMessage; 5.4.0.
+    """
+    timer = read_timer_checkpoints(store)
+    kept = (
+        (timer is not None and timer.scan > 0, "timer_rocks_db_enable", "timer messages", "those that wait there stay"),
+        (last_half(store) is not None, "trans_rocks_db_enable", "half messages", "open ones are not checked back"),
+        # With index files beside it, keys are looked up there.
+        (
+            last_indexed(store) is not None and not store.index_files,
+            "index_rocks_db_enable",
+            "an index",
+            "no key in it is found",
+        ),
+    )
+    for is_kept, name, noun, meaning in kept:
+        if is_kept and not rules.rocksdb_store:
+            yield f"{noun} in RocksDB, which is read since {Rules.rocksdb_store.since(True)}: {meaning}"
+        elif is_kept and not getattr(settings, name):
+            yield (
+                f"{noun} in RocksDB, which broker.conf does not say: {meaning}; set {_spelling(name, rules)}=true there"
+            )
 
 
 def _idle_paths(conf: Mapping[str, str], rules: Rules) -> Iterator[str]:

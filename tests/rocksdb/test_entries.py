@@ -1,15 +1,18 @@
 """Timer and half messages in RocksDB: a real broker's timer messages; half messages as a 5.4.0 broker wrote them."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmqinspect.broker.eras import rules_of_start
+from rmqinspect.forecast.settings import contradictions, settings_of
 from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.schemas import rocksdb as layouts
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.model import Store
+from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.tables.config import ROCKSDB_ENTRIES
 from rmqinspect.tables.log import MESSAGES_TABLE
 from rmqinspect.verify.findings import Finding
@@ -202,3 +205,49 @@ def test_what_is_not_judged_is_said(tmp_path: Path) -> None:
 
     assert unchecked("deep") == [("half messages and index in RocksDB", "")]
     assert ("timer messages in RocksDB", "--level deep") in unchecked("standard")
+
+
+TIMER_OFF = (
+    "timer messages in RocksDB, which broker.conf does not say: those that wait there stay; set "
+    "timerRocksDBEnable=true there"
+)
+HALF_OFF = (
+    "half messages in RocksDB, which broker.conf does not say: open ones are not checked back; set "
+    "transRocksDBEnable=true there"
+)
+INDEX_OFF = (
+    "an index in RocksDB, which broker.conf does not say: no key in it is found; set indexRocksDBEnable=true there"
+)
+OLD = (
+    "timer messages in RocksDB, which is read since 5.4.0: those that wait there stay",
+    "half messages in RocksDB, which is read since 5.4.0: open ones are not checked back",
+    "an index in RocksDB, which is read since 5.4.0: no key in it is found",
+)
+ON = ("timerRocksDBEnable", "transRocksDBEnable", "indexRocksDBEnable")
+
+
+@needs_rocksdict
+def test_entries_that_broker_conf_makes_a_broker_not_read(tmp_path: Path) -> None:
+    number = (5).to_bytes(8, "big")
+    timers = [timer(TIME, 0, 100), (layouts.SCAN_CHECKPOINT, number)]
+    write(tmp_path, "commitlog/00000000000000000000", bytes(SIZE))
+    database(tmp_path / "rocksdbstore", {"default": [(b"lastOffsetPy", number)], "timer": timers, "trans": HALVES})
+    cases: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
+        ("5.5.0", (), (TIMER_OFF, HALF_OFF, INDEX_OFF)),
+        ("5.4.0", ON[1:], (TIMER_OFF,)),
+        ("5.4.0", ON[:1], (HALF_OFF, INDEX_OFF)),
+        ("5.5.0", ON, ()),
+        ("5.3.3", ON, OLD),
+    ]
+    with unpacked(open_store([str(tmp_path)]), Unpacking()) as whole:
+        assert not _told(whole, "5.5.0")  # without a broker.conf
+        for release, on, told in cases:
+            conf = replace(whole, has_conf=True, settings=dict.fromkeys(on, "true"))
+            assert _told(conf, release) == told, (release, on)
+        with_files = replace(whole, has_conf=True, settings={}, index_files=(StoreFile("", "index/1", 1, "index"),))
+        assert INDEX_OFF not in _told(with_files, "5.5.0")
+
+
+def _told(store: Store, release: str) -> tuple[str, ...]:
+    notes = contradictions(store, settings_of(store)[0], rules_of_start(release))
+    return tuple(note for note in notes if "in RocksDB" in note)
