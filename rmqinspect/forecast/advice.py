@@ -9,6 +9,7 @@ first.
     SAFE, uncounted                 anything                   forecast
     SAFE         none               nothing                    start
     SAFE         none               segments are missing       look for them
+    SAFE         none               files of config/ are       look for them
     SAFE         none               timers wait for a clock    set it back, then start
     SAFE         none               behind the log's end       look for it, then start
     any other    one                                           that choice
@@ -102,6 +103,9 @@ def _of_safe(worst: Outcome) -> FirstStep:
     """Return the step before a start that loses nothing, and that nothing betters."""
     if any(LOOK_FOR in text for text in already_lost(worst)):
         return FirstStep(Action.LOOK, LOOK_FOR)
+    if worst.lost_config:
+        files = " and ".join(worst.lost_config)
+        return FirstStep(Action.LOOK, f"look for {files} in backups, and on a slave, before a broker is started")
     if worst.timer is not None and worst.timer.stuck and worst.timer.set_back is not None:
         return FirstStep(Action.CLOCK, f"{set_back(worst.timer.set_back)}; then start it")
     gone = worst.acknowledged

@@ -59,6 +59,7 @@ class ConfigStart:
     last: Refusal | None = None  # behind recovery
     unknown: str | None = None  # why it cannot be told whether the start goes on
     unread: list[Unread] = field(default_factory=list)  # what lies only where the broker does not look
+    lost: list[str] = field(default_factory=list)  # names of files that were there, and no copy can be read
     notes: list[str] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
 
@@ -139,6 +140,7 @@ def _read(copies: ConfigCopies, rules: Rules, kind: Kind, start: ConfigStart) ->
             start.notes.append(f"{kind.name}: {trouble}: the broker starts {kind.without}")
         elif proof := copies.emptied.get(kind.name):
             start.notes.append(f"{kind.name} holds nothing ({proof}): the broker starts {kind.without}")
+            start.lost.append(kind.name)
         return None
     backup, why = copies.fate(kind, ".bak", rules)
     file = f"config/{kind.name}"
@@ -173,8 +175,10 @@ def _read(copies: ConfigCopies, rules: Rules, kind: Kind, start: ConfigStart) ->
         text = f"{kind.name} cannot be read and has no .bak: the broker starts {kind.without}"
         start.decisions.append(Decision("config", text, inputs, _SOURCE))
         start.notes.append(text)
+        start.lost.append(kind.name)
     elif proof := copies.gone.get(OFFSETS if kind.name in OFFSET_FILES else kind.name):
         start.notes.append(f"{kind.name} is gone ({proof}): the broker starts {kind.without}")
+        start.lost.append(kind.name)
     return None
 
 

@@ -91,5 +91,5 @@ def _in_queue(release: str, offset: int, queue: QueueOutcome) -> tuple[int, int,
     low, high = queue.min_after, queue.max_after
     first, end = max(offset, queue.min_before), max(queue.max_before, high + queue.given_twice)
     unconsumed = max(0, end - max(first, high)) + max(0, min(low, end) - first) * (low > queue.min_before)
-    again = high - following_offset(offset, low, high, release)
-    return unconsumed, max(0, offset - high), max(0, again) if offset > high else 0
+    again = high - following_offset(offset, low, high, release) if offset > high else 0
+    return unconsumed, max(0, offset - high), max(0, again)

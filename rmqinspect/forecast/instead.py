@@ -80,24 +80,29 @@ def other_ways(
     after: After,
     repaired: Sequence[Alternative] = (),
     edited: Sequence[Alternative] = (),
+    *,
+    best_only: bool = False,
 ) -> list[Alternative]:
     """Return the other ways to start, the best one first; without a store no file is looked into for its name.
 
     `repaired` are those by `rebuild` and `salvage`, `edited` those by an edit of a configuration file: both are
-    compared with the others.
+    compared with the others. `best_only`: other releases are walked only where they can be the best choice.
     """
     plain = after(NO_REMEDY)
-    eras = plain.tell_all(RELEASES, clean=worst.clean_exit)
-    ways = [*edited, _other_exit(worst, store, after), *_other_releases(worst, eras)]
+    ways = [*edited, _other_exit(worst, store, after)]
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _unblocked(worst, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_bits_set_back(worst, store, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _with_all_read(worst, after))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _without_spare_doubles(worst, store, after))
+    eras: list[Outcome] = []
+    if not (best_only and _is_free([*ways, *repaired], worst)):
+        eras = plain.tell_all(RELEASES, clean=worst.clean_exit)
+        ways += _other_releases(worst, eras)
     refused = worst if worst.refusal else replace(worst, refusal=_refused_by_others(worst, eras))
     ways += (_way(worst, outcome, remedy) for remedy, outcome in _remedies(refused, store, after))
-    for way in _combinations(worst, eras, store, after):
+    for way in _combinations(worst, eras, store, after) if eras else ():
         known = [other for other in ways if not _is_older(other.outcome, worst)]
-        if any(other.outcome.verdict is Verdict.SAFE and not other.remedy.costs for other in known):
+        if _is_free(known, worst):
             break
         if all(_rank(way, worst) < _rank(other, worst) for other in known):
             ways.append(way)
@@ -110,16 +115,25 @@ def other_ways(
     return sorted(judged, key=lambda way: (not way.is_better, _rank(way, worst)))
 
 
+def _is_free(ways: Iterable[Alternative], worst: Outcome) -> bool:
+    """Whether one of the ways loses nothing, and gives nothing up beside."""
+    return any(
+        way.outcome.verdict is Verdict.SAFE and not way.remedy.costs and not _is_older(way.outcome, worst)
+        for way in ways
+    )
+
+
 def _rank(way: Alternative, worst: Outcome) -> tuple[object, ...]:
     """Return the order of choices: what it costs, how much work it is, what it brings back, what it changes."""
-    effort = (REBUILD, SALVAGE).index(way.tool) + 1 if way.tool else 0
     return (
         price(way.outcome),
-        effort,
+        # A store that was served by another release does not always go back to its own one.
+        way.outcome.release != worst.release,
+        ("", REBUILD, SALVAGE).index(way.tool),
         -_units_after(way.outcome),
         len(way.remedy.costs),
-        # Lines of broker.conf, or another exit, are less than another broker, or a change of files.
-        len(way.remedy.steps) - len(way.remedy.settings) + (way.outcome.release != worst.release),
+        # Lines of broker.conf, or another exit, are less than a change of files.
+        len(way.remedy.steps) - len(way.remedy.settings),
     )
 
 

@@ -249,6 +249,7 @@ class Outcome:
     deleted_files: list[str] = field(default_factory=list)  # all of them, relative to the store
     groups_beyond: list[GroupBeyond] = field(default_factory=list)
     config_from_backup: list[str] = field(default_factory=list)
+    lost_config: list[str] = field(default_factory=list)  # files of config/ that were there, and no copy can be read
     assumptions: list[str] = field(default_factory=list)
     conf_notes: list[str] = field(default_factory=list)
     # Those of `notes` that NEXT START has, too: broker.conf and the files do not agree, files in the place of folders.

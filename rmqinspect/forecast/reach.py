@@ -136,14 +136,22 @@ class Judge:
 
     def _is_whole(self, queue: Queue) -> bool:
         """Return whether all records of a queue have their units, one behind the other, and no others were there."""
+        return bool(self._without_hole(queue))
+
+    def _without_hole(self, queue: Queue) -> range:
+        """Return the queue offsets of all records of a queue if none lacks its unit; else none."""
         log = self._view.of(queue)
         with suppress(Unreadable, OtherUnits):
             whole = log.settled(self._present(queue))
-            return not len(log.kept.places) and whole.next_offset - whole.first_offset == whole.records
-        return False
+            if not len(log.kept.places) and whole.next_offset - whole.first_offset == whole.records:
+                return range(whole.first_offset, whole.next_offset)
+        return range(0)
 
     def without_record(self, queue: Queue, first: int, end: int) -> int:
         """Return how many of the queue offsets in [first, end) no sound record of a queue has; 0: not known."""
+        known = self._without_hole(queue)
+        if known.start <= first and end <= known.stop:
+            return 0
         try:
             records = self._view.of(queue).all(self._present(queue))
         except (Unreadable, OtherUnits):

@@ -21,6 +21,7 @@ from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.index.geometry import Geometry, read_index_files
 from rmqinspect.rocksdb.databases import last_half, last_indexed, read_timer_checkpoints
 from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
+from rmqinspect.store.discover import infer_segment_size
 from rmqinspect.store.log_paths import ROOT_SETTING
 from rmqinspect.store.model import Store
 from rmqinspect.text import group_digits
@@ -334,11 +335,22 @@ _PARSERS: Mapping[type, Callable[[str], int | bool | str | None]] = {
 
 def _found_sizes(store: Store) -> dict[str, int]:
     """Return the sizes that the files tell, by the name of the setting."""
-    found = {**usual_sizes(store), "segment": store.segment_size}
+    found = {**usual_sizes(store), "segment": _segment_size(store)}
     for kind in ("timer_log", "compaction_log", "compaction_queue"):
         sizes = [file.size for file in store.of_kind(kind) if file.size]
         found[kind] = max(sizes, key=sizes.count, default=None)
     return {name: size for name, (_, kind) in _SIZES.items() if (size := found.get(kind))}
+
+
+def _segment_size(store: Store) -> int | None:
+    """Return the size of segments by their names and lengths, where the one of broker.conf contradicts the names."""
+    told, bases = store.segment_size, [segment.base for segment in store.segments]
+    if not told or all(base % told == 0 for base in bases):
+        return told
+    found = infer_segment_size(store.segments, {}, [])
+    whole = sum(segment.size == found for segment in store.segments)
+    fits = found and whole * 2 > len(bases) and all(base % found == 0 for base in bases)
+    return found if fits else told
 
 
 def _has_rocksdb_files(store: Store) -> bool:

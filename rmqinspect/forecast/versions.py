@@ -179,7 +179,8 @@ class Forecaster:
             is_ledger=any(segment.kind != "segment" for segment in store.segments),
             note_readers=self._note_readers,
         )
-        return other_ways(worst, store, after, list(repaired), list(levels_set_back(worst)))
+        edited = list(levels_set_back(worst))
+        return other_ways(worst, store, after, list(repaired), edited, best_only=not self._request.instead)
 
 
 def _of_running(holder: int) -> Forecast:

@@ -202,6 +202,7 @@ class _Walk:
         timer = load_timer_log(evidence.store, self.rules, evidence.settings)
         config = read_config_files(evidence.store, self.rules, evidence.settings, evidence.config, timer.refusal)
         outcome.config_from_backup, outcome.unread = config.from_backup, config.unread
+        outcome.lost_config = config.lost
         gone = evidence.config.gone
         outcome.notes += [*config.notes, *timer_notes(evidence.store, self.rules, evidence.settings, gone)]
         outcome.decisions += config.decisions

@@ -13,7 +13,7 @@ from rmqinspect.document import Part, means
 from rmqinspect.forecast.advice import Action, FirstStep, first_step
 from rmqinspect.forecast.check import REASONS
 from rmqinspect.forecast.document import outcome_document
-from rmqinspect.forecast.outcome import COSTS, Forecast, Outcome, Verdict
+from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.forecast.words import (
     NOT_COUNTED,
@@ -80,12 +80,11 @@ def start_lines(
 
 def _first_lines(found: Forecast, stores: Sequence[str]) -> list[str]:
     """Return the line that says what to do first; none where it is to start, or where the remedy stands there."""
-    worst, first = found.worst, first_step(found)
+    first = first_step(found)
     if first.action in (Action.START, Action.REMEDY):
         return []
-    if is_uncounted(worst):
-        return [f"do first: {first.text}: {first.command(stores)}"]
-    return [f"do first: {first.text}"] if worst.verdict in COSTS else []
+    command = f": {first.command(stores)}" if is_uncounted(found.worst) else ""
+    return [f"do first: {first.text}{command}"]
 
 
 def _summary(found: Forecast) -> str:

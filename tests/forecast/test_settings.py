@@ -1,6 +1,7 @@
 """Settings of a start: broker.conf first, then the files, then the defaults."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -114,6 +115,21 @@ def test_up_to_4_4_queues_of_another_size_are_left_aside() -> None:
     outcome = forecast(store, ForecastRequest(release="4.3.2")).worst
     assert outcome.verdict is Verdict.EMPTY
     assert all(queue.max_after == 0 for queue in outcome.queues)
+
+
+def test_a_size_of_broker_conf_that_the_names_contradict_is_not_brought_to_the_files(tmp_path: Path) -> None:
+    """Files of a size that they do not have in broker.conf, and that their bases say, are not filled with zeros."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=1073741824\nmappedFileSizeConsumeQueue=400\n")
+    store = open_store([str(oracle.store("crash", "base-5.3.3-halt"))], config=str(conf))
+    (outcome,) = forecast(store, ForecastRequest(release="5.3.3")).outcomes
+    assert outcome.refusal is not None
+    assert outcome.refusal.remedy == "set mappedFileSizeCommitLog=65536 in broker.conf"
+    # One file alone fits its name at any size: it may have been cut.
+    alone = replace(store, segments=store.segments[:1])
+    (outcome,) = forecast(alone, ForecastRequest(release="5.3.3")).outcomes
+    assert outcome.refusal is not None
+    assert "fill it with zeros" in outcome.refusal.remedy
 
 
 @pytest.mark.parametrize("release", ["4.3.2", "4.9.7"])
