@@ -152,6 +152,7 @@ def test_what_is_lost_already_stands_in_the_block() -> None:
         f"already lost: no segment holds 65 536 to 131 072 of the log: {LOOK_FOR}; "
         "at least 1 queue unit leads to no record; "
         "1 damaged place in the log; 2 records with a wrong CRC",
+        f"do first: {LOOK_FOR}",
     ]
 
 
