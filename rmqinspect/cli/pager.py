@@ -304,8 +304,22 @@ def print_answered(lines: Iterable[str], *, colour: bool) -> None:
     """Print a screen whose last line, with what is folded below it, is the answer."""
     screen = list(lines)
     last = max((number for number, line in enumerate(screen) if click.unstyle(line)[:1] not in ("", " ")), default=0)
-    for line in screen[:last]:
-        click.echo(line, color=colour)
-    with as_answer():
-        for line in screen[last:]:
+    with for_a_reader_that_may_leave():
+        for line in screen[:last]:
             click.echo(line, color=colour)
+        with as_answer():
+            for line in screen[last:]:
+                click.echo(line, color=colour)
+
+
+@contextmanager
+def for_a_reader_that_may_leave() -> Iterator[None]:
+    """Print a screen: where the reader of the pipe goes away, the command still ends with its own status."""
+    try:
+        yield
+    except BrokenPipeError:
+        if sys.stdout.isatty():
+            raise
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -29,7 +29,7 @@ from rmqinspect.cli.options import (
     count_jobs,
     use_colour,
 )
-from rmqinspect.cli.pager import print_answered
+from rmqinspect.cli.pager import for_a_reader_that_may_leave, print_answered
 from rmqinspect.cli.selection import SelectionOptions, UnconsumedOptions, read_selection
 from rmqinspect.cli.terminal import LONG_READ, Progress, least_time
 from rmqinspect.errors import Refused, Unreadable
@@ -312,8 +312,9 @@ def write_lines(out: "Out", *lines: str) -> None:
 
 def print_lines(lines: Iterable[str], *, colour: bool) -> None:
     """Print the lines of a screen, their labels in bold if it is coloured."""
-    for line in _labelled(lines, colour=colour):
-        click.echo(line, color=colour)
+    with for_a_reader_that_may_leave():
+        for line in _labelled(lines, colour=colour):
+            click.echo(line, color=colour)
 
 
 def print_screen(lines: Iterable[str], *, colour: bool) -> None:

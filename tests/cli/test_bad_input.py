@@ -335,6 +335,18 @@ def test_a_reader_that_has_seen_enough_ends_the_command_in_silence(words: tuple[
     assert process.wait(timeout=30) in (0, 3, 141)
 
 
+@pytest.mark.parametrize(("command", "status"), [("verify", 3), ("forecast", 3), ("info", 0)])
+def test_a_screen_that_nobody_reads_to_its_end_has_the_status_of_its_answer(command: str, status: int) -> None:
+    """Whether the reader has left when the last line is written is chance."""
+    store = sample("flipped-bit-5.3.3")
+    with subprocess.Popen(
+        [sys.executable, "-m", "rmqinspect", command, "-q", "--color", "always", str(store)], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # before anything was written
+        assert process.wait() == status
+
+
 # --- random damage ------------------------------------------------------------------------------------------
 
 MUTATIONS = 60
