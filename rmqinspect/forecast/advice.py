@@ -56,6 +56,9 @@ COMMANDS: Final[Mapping[str, str]] = {
 """The command for an action, a template; those that are not here have none."""
 
 
+_SET_BACK = "restore consumerOffset.json from a backup, or set these offsets back: rebuild --set-offsets"
+
+
 class FirstStep(Part, frozen=True):
     """What to do first."""
 
@@ -127,4 +130,5 @@ def _without_choice(worst: Outcome) -> FirstStep:
         return FirstStep(Action.LOOK, f"do not start it: more was there, by {', '.join(worst.proofs)}")
     if worst.cuts_records or worst.losses.messages:
         return FirstStep(Action.SAVE, "save what it loses: decode --lost-at-start")
-    return FirstStep(Action.ASK, f"do not start it: {loss_words(worst)}")
+    cure = "" if worst.not_received or not worst.skipped else f": {_SET_BACK}"
+    return FirstStep(Action.ASK, f"do not start it: {loss_words(worst)}{cure}")

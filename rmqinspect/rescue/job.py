@@ -435,7 +435,10 @@ class RebuildJob:
         """Verify the new store, and walk its next start."""
         request = self._request
         store = open_store([self._new.folder], config=request.config, max_config=request.max_config, below_root=True)
-        store = replace(store, name=os.path.basename(self._new.target), remarks=())
+        # Commands on the screen are run when the store has its own name.
+        target, made_in = uri.shown(request.target), uri.shown(self._new.folder)
+        words = tuple(target if word == made_in else word for word in store.words)
+        store = replace(store, name=os.path.basename(self._new.target), words=words, remarks=())
         options = VerifyOptions("deep", jobs=request.jobs, broker_version=release)
         with unpacked(store) as whole:
             proof = verify_and_forecast(whole, options, progress=self._advance)

@@ -239,3 +239,14 @@ def test_timers_and_the_rest_of_a_store_come_along(new: Path, run: command.Run) 
 def test_quiet_prints_nothing(new: Path, run: command.Run) -> None:
     root = sample("healthy-5.5.0")
     assert run(root, "-o", new, "-q") == (0, "", "")
+
+
+def test_commands_on_the_screen_name_the_new_store_as_it_will_be(store: Path, new: Path, run: command.Run) -> None:
+    """It is proven in a folder that is gone when one reads them."""
+    topics = {"topicConfigTable": {"TopicTest": {"topicName": "TopicTest", "readQueueNums": 1, "perm": 6}}}
+    offsets = {"offsetTable": {"TopicTest@billing": {"0": 2, "1": 2}}}
+    (store / "config" / "topics.json").write_text(json.dumps(topics))  # nobody is told of queue 1
+    (store / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    _, out, _ = run(store, "-o", new, "--broker-version", "5.3.3")
+    assert f"rmqinspect groups {new} " in out
+    assert ".part" not in out
