@@ -56,6 +56,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 """The command for an action, a template; those that are not here have none."""
 
 
+_ON_A_REPLICA = "look on a replica for the acknowledged messages behind the log's end"
 _SET_BACK = "restore consumerOffset.json from a backup, or set these offsets back: rebuild --set-offsets"
 
 
@@ -78,15 +79,19 @@ def first_step(found: Forecast) -> FirstStep:
         return FirstStep(Action.ASK, "count it with forecast before any start")
     best = next((way for way in found.instead if way.is_better), None)
     if best is not None:
-        return _of_choice(best)
+        return _of_choice(best, worst)
     if worst.verdict is Verdict.SAFE:
         return _of_safe(worst)
     return _without_choice(worst)
 
 
-def _of_choice(best: Alternative) -> FirstStep:
+def _of_choice(best: Alternative, worst: Outcome) -> FirstStep:
     """Return the step to a choice that costs less than the start as it is."""
     costs = choice_cost(best)
+    if any(LOOK_FOR in text for text in already_lost(worst)):
+        costs = f"{costs}; {LOOK_FOR}"
+    elif worst.acknowledged is not None:
+        costs = f"{costs}; {_ON_A_REPLICA} before a broker is started"
     if best.tool == REBUILD:
         return FirstStep(Action.REBUILD, f"rebuild it before any start: {costs}")
     if best.tool:
@@ -114,8 +119,8 @@ def _of_safe(worst: Outcome) -> FirstStep:
     gone = worst.acknowledged
     if gone is None:
         return FirstStep(Action.START, "start it")
-    where = "copy the files again if the broker ran, and look on a replica" if gone.may_be_copy else "look on a replica"
-    return FirstStep(Action.LOOK, f"{where} for the acknowledged messages behind the log's end, then start it")
+    copy = "copy the files again if the broker ran, and " if gone.may_be_copy else ""
+    return FirstStep(Action.LOOK, f"{copy}{_ON_A_REPLICA}, then start it")
 
 
 def _without_choice(worst: Outcome) -> FirstStep:
