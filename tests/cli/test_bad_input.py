@@ -272,11 +272,11 @@ import sys, time
 import rmqinspect.verify.run
 check = rmqinspect.verify.run.check_split
 
-def check_slowly(split, limits, plan):
+def check_slowly(split, **others):
     if split.segment.base == 131072:
         print("reached", file=sys.stderr, flush=True)
         time.sleep(60)
-    return check(split, limits, plan)
+    return check(split, **others)
 
 rmqinspect.verify.run.check_split = check_slowly
 from rmqinspect.cli import main

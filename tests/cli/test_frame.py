@@ -51,6 +51,9 @@ class FakeStore:
     given: str = "store"
     paths: tuple[str, ...] = ()
     segments: tuple[FakeFile, ...] = (FakeFile(),)
+    segment_size: int | None = None
+    log_start: int = 0
+    neighbours: bool = True
     queue_files: tuple[FakeFile, ...] = ()
     index_files: tuple[FakeFile, ...] = ()
     config_files: dict[str, FakeFile] = field(default_factory=dict)
