@@ -491,13 +491,14 @@ def pop_counts(
     entries: Sequence[ConsumerOffset],
     notes: Mapping[tuple[str, int], QueueSummary],
     request: Request,
-    most: int = MOST_RECORDS,
+    most: int | None = None,
 ) -> Mapping[tuple[str, str, int], PopCount]:
     """Return what became of popped messages by (group, topic, queue id); `notes` are the ends of `pop_queues`.
 
     What is in flight is judged at the store time of their last record. Of more than `most` checkpoints and acks the
     newest are read, and a remark says so.
     """
+    most = MOST_RECORDS if most is None else most
     handled = {(one.topic, one.queue_id): one.offset for one in entries if one.group == REVIVE_GROUP}
     lasts = [(ends.last_physical_offset, ends.last_size) for ends in notes.values()]
     newest = max(((place, size) for place, size in lasts if place is not None and size is not None), default=None)

@@ -248,7 +248,7 @@ def test_two_databases_of_queues_are_told_and_not_read(tmp_path: Path) -> None:
 def test_verify_follows_the_units_in_rocksdb(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(oracle.store("broker", name)), "--level", "deep"]) == ExitStatus.DONE
     printed = capsys.readouterr().out
-    assert re.search(r"^queues       (\d+) of \1 queue units match a record of the log$", printed, re.MULTILINE)
+    assert re.search(r"^queues       (\d+) of \1 queue units match a record of the log; ", printed, re.MULTILINE)
     assert "in RocksDB (" not in printed
 
 

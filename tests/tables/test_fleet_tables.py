@@ -136,6 +136,7 @@ def counted(outcome: dict[str, Any]) -> dict[str, Any]:
         "wrong_messages": outcome["wrong_messages"] if told else None,
         "jumped_messages": outcome["jumped_messages"] if told else None,
         "skipped_messages": outcome["skipped_messages"] if told else None,
+        "undelivered_messages": outcome["undelivered_messages"] if told else None,
         "healed_units": outcome["healed_units"] if told else None,
         "groups_beyond": len(outcome["groups_beyond"]) if told else None,
         "clean_exit": outcome["clean_exit"] if outcome["broker_version"] else None,
