@@ -132,7 +132,8 @@ def _waits(folder: str) -> None:
     mark.touch()
     try:
         print("at work", file=sys.stderr)
-        time.sleep(60)
+        for _ in range(6000):
+            time.sleep(0.01)  # a signal that comes just before one long sleep is handled only after it
     finally:
         mark.unlink()  # as a private copy of a database is removed
 

@@ -164,7 +164,8 @@ try:
         print(context._gateway.proc.pid, flush=True)
         job = InheritableThread(target=run, daemon=True)
         job.start()
-        job.join()
+        while job.is_alive():
+            job.join(0.1)  # a signal that comes just before a wait is handled only after it
 except KeyboardInterrupt:
     sys.exit(130)
 """
