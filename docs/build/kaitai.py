@@ -17,8 +17,8 @@ import yaml  # type: ignore[import-untyped]
 from construct import Bytes, FormatField, IfThenElse, Struct
 
 from docs.build.layouts import NUMBERS, condition, expression, fields_of, type_name
-from rmqinspect.codec.layout import place_of
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, messageid, rocksdb, timer
+from rmqinspect.schemas.places import place_of
 
 FOLDER = Path(__file__).parents[2] / "schemas"
 

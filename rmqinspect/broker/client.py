@@ -19,11 +19,12 @@ from typing import NamedTuple, Protocol
 from rmqinspect.broker.pull import Unit
 from rmqinspect.broker.read_rules import ClientRules
 from rmqinspect.codec.decompress import decompress
-from rmqinspect.codec.layout import ParsedFields, place_of, walk_fields
+from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.codec.record_proof import LONGEST_HEAD
 from rmqinspect.errors import BadRecord
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of
 from rmqinspect.text import text_of
 from rmqinspect.topics import LMQ_PREFIX
 

@@ -35,11 +35,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from rmqinspect.broker.groups import is_own_topic, is_system_group
-from rmqinspect.codec.layout import place_of
 from rmqinspect.config.json_files import OFFSET_FILES, read_config, read_consumer_offsets, read_copy
 from rmqinspect.config.shapes import KINDS
 from rmqinspect.consumequeue.bounds import QueueSummary
 from rmqinspect.index.geometry import IndexFile
+from rmqinspect.schemas.places import place_of
 from rmqinspect.schemas.timer import TimerCheck
 from rmqinspect.store.broker_conf import setting_size
 from rmqinspect.store.model import Store

@@ -55,30 +55,6 @@ def dtype_of(layout: Construct) -> "np.dtype[Any]":
             raise TypeError(f"{layout!r} has no fixed size")
 
 
-@cache
-def place_of(layout: Construct, name: str) -> int:
-    """Return the position of a field in a layout of fixed size, bytes from its start.
-
-    :raises KeyError: `layout` has no field of that name.
-    """
-    position = 0
-    for field in layout.subcons:
-        if field.name == name:
-            return position
-        position += field.sizeof()
-    raise KeyError(name)
-
-
-@cache
-def span_of(layout: Construct, name: str) -> slice:
-    """Return which bytes of a struct of fixed size are a field's.
-
-    :raises KeyError: `layout` has no field of that name.
-    """
-    start = place_of(layout, name)
-    return slice(start, start + next(field.sizeof() for field in layout.subcons if field.name == name))
-
-
 def parse(layout: Construct, raw: bytes | memoryview, describe: Callable[[], str]) -> Container:
     """Parse one struct from the start of `raw`; further bytes are ignored.
 

@@ -22,9 +22,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rmqinspect.codec.layout import place_of
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of
 
 LONGEST_HEAD = max(head.sizeof() for head in message.HEADS.values())
 LONGEST_TRAILER = 2 * (2 + 0x7FFF)  # two 16-bit lengths, and a topic and properties as long as they allow

@@ -29,9 +29,9 @@ from rmqinspect.codec.kernels import (
     int64_at,
     kernel,
 )
-from rmqinspect.codec.layout import place_of
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of
 
 # Bytes behind the end of every window: a whole head can be read from any index in it.
 SLACK = 256

@@ -27,7 +27,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.codec.record_proof import (
     BLANKS,
     LONGEST_HEAD,
@@ -40,6 +39,7 @@ from rmqinspect.codec.record_proof import (
 )
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
+from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import FileReader
 from rmqinspect.times import END_MILLI

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Span
-from rmqinspect.codec.layout import span_of
 from rmqinspect.commitlog.gaps import SHORT, Gap
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
+from rmqinspect.schemas.places import span_of
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import group_digits

@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from rmqinspect.codec.arrays import Bools, Bytes, Ints, groups, lazy
 from rmqinspect.codec.byte_ranges import are_utf8, take_ranges
 from rmqinspect.codec.kernels import CRC32
-from rmqinspect.codec.layout import place_of
 from rmqinspect.codec.properties import Items, split_properties
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.columns import COLUMNS, SLACK
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import FIXED_SIZE
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 

@@ -61,12 +61,12 @@ import numpy as np
 
 from rmqinspect.codec import kernels
 from rmqinspect.codec.arrays import Ints, lazy
-from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.columns import COLUMNS, SLACK, first_bridge, follow
 from rmqinspect.commitlog.find_record import ChainFinder, LenientReader, Unread, is_possible_time
 from rmqinspect.commitlog.gaps import BRIDGED, SEGMENT_START, Borders, Gap, ScanState, Split, describe_gap
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import dledger, message
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import FileReader, open_file
 

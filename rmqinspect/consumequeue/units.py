@@ -15,7 +15,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Bools, Ints, Units
 from rmqinspect.codec.kernels import inlined
-from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import (
     EXT_ADDRESS_BASE,
@@ -25,6 +25,7 @@ from rmqinspect.schemas.consumequeue import (
     ExtHead,
     QueueUnit,
 )
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import FileReader, open_file
 

@@ -20,7 +20,7 @@ the cause, for it may legitimately hold text, zeros or records; nothing here rai
 
 from collections.abc import Callable
 
-from rmqinspect.codec.layout import place_of, walk_fields
+from rmqinspect.codec.layout import walk_fields
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.find_record import SEARCH, ChainFinder, LenientReader
 from rmqinspect.damage.misplaced import explain_misplaced_head, explain_misplaced_records, explain_own_offset
@@ -41,6 +41,7 @@ from rmqinspect.damage.patterns import (
 from rmqinspect.damage.single_field import Repair, Surroundings, find_repair, look_around
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import describe_offset, escape, group_digits

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.layout import span_of
 from rmqinspect.codec.record_proof import read_head
 from rmqinspect.commitlog.columns import SLACK, WRONG_CRC
 from rmqinspect.commitlog.find_record import SEARCH, ChainFinder, LenientReader
@@ -20,6 +19,7 @@ from rmqinspect.damage.patterns import one_flip
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
+from rmqinspect.schemas.places import span_of
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
 

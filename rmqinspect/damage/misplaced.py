@@ -20,7 +20,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.java import find_changed_bytes, find_flipped_bits, masked_crc32
-from rmqinspect.codec.layout import place_of, span_of, walk_fields
+from rmqinspect.codec.layout import walk_fields
 from rmqinspect.codec.record_proof import Head, find_magics, read_head
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.damage.patterns import (
@@ -38,6 +38,7 @@ from rmqinspect.damage.single_field import LOOK_AHEAD, Surroundings, look_around
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import count, describe_offset, group_digits

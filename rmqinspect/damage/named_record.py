@@ -8,11 +8,11 @@ Two proofs are taken. With that size and a magic of records the lengths add up, 
 that it lies there; or one other field, which `single_field` finds, is all that keeps it from proving itself.
 """
 
-from rmqinspect.codec.layout import span_of
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.single_field import MOST_REPAIRED, find_repair
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import message
+from rmqinspect.schemas.places import span_of
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
 

@@ -28,13 +28,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmqinspect.codec.arrays import lazy
-from rmqinspect.codec.layout import dtype_of, place_of, span_of
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import PAGE, one_flip
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
 from rmqinspect.topics import is_legal_topic

@@ -24,10 +24,10 @@ from typing import Final, NamedTuple
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.java import java_number, wrapped_int
-from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 Read = Callable[[int, int], bytes]

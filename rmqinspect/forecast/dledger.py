@@ -30,7 +30,6 @@ import numpy as np
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.kernels import Bytes, IntsOut, int32_at, int64_at, kernel
-from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.check import HEAD_SIZE, record_head
 from rmqinspect.forecast.outcome import Decision, Refusal, Rejected
 from rmqinspect.forecast.scan import LogScanner
@@ -38,6 +37,7 @@ from rmqinspect.forecast.settings import Settings
 from rmqinspect.forecast.start_segment import why_later
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryHead, EntryIndexUnit
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import count, group_digits

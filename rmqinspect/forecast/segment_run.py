@@ -26,7 +26,6 @@ import numpy as np
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.kernels import CRC32, Bytes, IntsOut, Table, crc32_of, find_bytes, inlined, kernel, same_bytes
-from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.columns import (
     BODY_CRC,
@@ -46,6 +45,7 @@ from rmqinspect.forecast.check import Check, check_record
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of
 from rmqinspect.topics import SCHEDULE_TOPIC
 
 # mypy: disable-error-code="no-any-return"

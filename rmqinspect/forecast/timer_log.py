@@ -16,10 +16,11 @@ import numpy as np
 
 from rmqinspect.broker.gone import TIMERCHECK, how_gone, start_without
 from rmqinspect.broker.start_rules import Rules
-from rmqinspect.codec.layout import dtype_of, parse, place_of
+from rmqinspect.codec.layout import dtype_of, parse
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.load import Entry, Folder, entry_of, load_folder
 from rmqinspect.forecast.settings import Settings
+from rmqinspect.schemas.places import place_of
 from rmqinspect.schemas.timer import BLANK_MAGIC, UNIT_MAGICS, UNIT_SIZE, TimerCheck, TimerUnit
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file

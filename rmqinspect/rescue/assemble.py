@@ -26,9 +26,9 @@ from ipaddress import ip_address
 from statistics import median_low
 from typing import NamedTuple
 
-from rmqinspect.codec.layout import place_of
 from rmqinspect.rescue.claims import MOST_ORIGINS, OLDER_MS, Claims, Runs, image_and_position
 from rmqinspect.schemas import message
+from rmqinspect.schemas.places import place_of
 
 MOST_LIVES = 8  # of one host; what is left over then is told as one rest
 

@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 from rmqinspect.codec import kernels
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
 from rmqinspect.codec.kernels import IntsOut, find_bytes, kernel
-from rmqinspect.codec.layout import place_of
 from rmqinspect.codec.record_proof import LONGEST_HEAD, LONGEST_TRAILER, MAGIC, read_head, trailer_size
 from rmqinspect.commitlog.columns import RIGHT_CRC, SLACK
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import FIXED_SIZE
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.reader import FileReader
 
 # What was found. Of the first four lengths and checksum are right.

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from rmqinspect.codec.layout import place_of, span_of, walk_fields
+from rmqinspect.codec.layout import walk_fields
 from rmqinspect.damage.patterns import one_flip
 from rmqinspect.damage.single_field import LOOK_AHEAD
 from rmqinspect.errors import Refused
@@ -32,6 +32,7 @@ from rmqinspect.rescue.repair import Change, Repaired, proves, repair_record
 from rmqinspect.rescue.sources import CUT, Composite, Piece, Range, read_log
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryBlank, EntryHead
+from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.text import group_digits
 
 _START, _END = attrgetter("start"), attrgetter("end")

@@ -32,7 +32,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
-from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.columns import RIGHT_CRC, WRONG_CRC
 from rmqinspect.commitlog.find_record import is_possible_time
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
@@ -48,6 +47,7 @@ from rmqinspect.schemas.message import (
     TRANSACTION_MASK,
     SysFlag,
 )
+from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.topics import is_legal_topic
 from rmqinspect.verify.split import LAST_PLACE, LAST_PORT
 

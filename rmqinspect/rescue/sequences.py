@@ -31,7 +31,6 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.broker.former_topics import Life, beginnings, lives_of
-from rmqinspect.codec.layout import span_of
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.queue_offsets import QueueOffsets, offsets_taken
 from rmqinspect.commitlog.scan import RecordRun, scan_split
@@ -41,6 +40,7 @@ from rmqinspect.rescue.repair import Change
 from rmqinspect.rescue.sources import Damage, Source
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import FIXED_SIZE, SysFlag
+from rmqinspect.schemas.places import span_of
 from rmqinspect.store.model import Store
 
 Queue = tuple[str, int]  # topic, queue id

@@ -23,13 +23,13 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.errors import Unreadable
 from rmqinspect.rescue.repair import Change, ends_in_zeros
 from rmqinspect.schemas import dledger, message
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import group_digits

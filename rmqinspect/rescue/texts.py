@@ -23,13 +23,13 @@ import numpy as np
 
 from rmqinspect.broker.dispatch import DIFFERENCES, KEY, MARKED_ID, MARKED_IDS, UNIQUE, Dispatched, Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.layout import span_of
 from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
 from rmqinspect.rescue.entries import Entry
 from rmqinspect.rescue.repair import Change, Unit, agrees, topic_of
 from rmqinspect.schemas import message
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
+from rmqinspect.schemas.places import span_of
 from rmqinspect.topics import SCHEDULE_TOPIC, is_legal_topic
 
 _HEAD = message.HEADS[False, False]

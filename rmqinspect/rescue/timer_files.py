@@ -19,12 +19,12 @@ from contextlib import suppress
 import numpy as np
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.layout import place_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.rescue.ranges import write_at
 from rmqinspect.rescue.salvage_receipt import Timers
 from rmqinspect.rescue.sources import Range, read_log
 from rmqinspect.schemas.message import RECORD_MAGICS, Message
+from rmqinspect.schemas.places import place_of
 from rmqinspect.schemas.timer import UNIT_SIZE, TimerUnit
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import as_refusal

@@ -14,9 +14,10 @@ from typing import Any
 
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.java import java_string_hash, masked_crc32
-from rmqinspect.codec.layout import Field, FieldRow, ParsedFields, place_of, walk_fields
+from rmqinspect.codec.layout import Field, FieldRow, ParsedFields, walk_fields
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of
 from rmqinspect.text import count, describe_offset, escape, escape_bytes, is_utf8
 from rmqinspect.times import format_millis
 

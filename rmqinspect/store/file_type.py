@@ -9,10 +9,11 @@ records of a segment are damaged, any whole record in the first MiB identifies i
 from collections import Counter
 from collections.abc import Callable
 
-from rmqinspect.codec.layout import Container, parse, place_of
+from rmqinspect.codec.layout import Container, parse
 from rmqinspect.codec.record_proof import find_magics, read_head
 from rmqinspect.errors import BadRecord, Unreadable
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, timer
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import LAST_BASE, StoreFile
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system import uri

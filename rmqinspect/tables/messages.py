@@ -15,12 +15,12 @@ import pyarrow as pa
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import containing, take_ranges, take_values
 from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, inlined, kernel
-from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.columns import NO_CRC, RIGHT_CRC
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
+from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.queue_ranges import Needles
 from rmqinspect.tables.record_columns import decompress_bodies, property_columns

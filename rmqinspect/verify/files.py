@@ -21,7 +21,7 @@ from rmqinspect.broker.eras import (
     in_words,
     severity_of,
 )
-from rmqinspect.codec.layout import Container, parse, place_of
+from rmqinspect.codec.layout import Container, parse
 from rmqinspect.commitlog.missing import absent_in, doubles_of
 from rmqinspect.consumequeue.units import usual_sizes
 from rmqinspect.errors import Unreadable
@@ -29,6 +29,7 @@ from rmqinspect.index.geometry import reread_index_file
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, Database, databases, unread_databases, used_databases
 from rmqinspect.rocksdb.unpack import INSTALL, has_rocksdict
 from rmqinspect.schemas import checkpoint
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Oddity, Place, Segment, Store, StoreFile
 from rmqinspect.store.reader import lock_holder, open_file
 from rmqinspect.text import count, group_digits

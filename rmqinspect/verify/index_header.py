@@ -20,11 +20,12 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Units
 from rmqinspect.codec.kernels import Bytes, inlined
-from rmqinspect.codec.layout import Container, dtype_of, place_of
+from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, IndexFile, read_entries, read_index_files, slot_windows
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.times import time_words

@@ -46,9 +46,9 @@ from rmqinspect.codec.kernels import (
     int64_at,
     kernel,
 )
-from rmqinspect.codec.layout import place_of
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.schemas.index import IndexEntry
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of

@@ -36,10 +36,11 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Units, groups, used_units
 from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, TableOut, int32_at, kernel
-from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, IndexFile, configured_geometry, read_entries, slot_windows
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.workers import keep_freed_memory
 from rmqinspect.times import time_words

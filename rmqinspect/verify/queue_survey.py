@@ -25,7 +25,7 @@ import numpy as np
 
 from rmqinspect.codec.arrays import Units
 from rmqinspect.codec.kernels import Bytes, Ints, IntsOut, TableOut, int16_at, int32_at, int64_at, kernel
-from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.units import (
     LAYOUTS,
     MESSAGES,
@@ -42,6 +42,7 @@ from rmqinspect.consumequeue.units import (
 )
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import EXT_END_OF_FILE, ExtHead
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.verify.findings import Finding, Found, capped_findings, unread_finding

@@ -22,12 +22,13 @@ from operator import itemgetter
 import numpy as np
 
 from rmqinspect.codec.arrays import Units
-from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import timer_units_file
 from rmqinspect.schemas.consumequeue import NOWHERE_SIZE, BatchUnit
 from rmqinspect.schemas.message import RECORD_MAGICS, Message
+from rmqinspect.schemas.places import place_of
 from rmqinspect.schemas.timer import UNIT_SIZE, TimerUnit
 from rmqinspect.store.model import QueueFile, Store, StoreFile
 from rmqinspect.store.reader import open_file

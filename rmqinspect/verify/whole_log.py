@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from rmqinspect.codec.layout import place_of, span_of
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import BRIDGED, REASONS, ZERO_RUN, Gap
@@ -40,6 +39,7 @@ from rmqinspect.damage.misplaced import explain_own_offset
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
+from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.capped_list import CappedList

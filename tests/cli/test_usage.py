@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqinspect.codec.layout import place_of
 from rmqinspect.schemas.message import HEADS
+from rmqinspect.schemas.places import place_of
 from rmqinspect.tables.table import Request
 from rmqinspect.tables.usage import USAGE, read_usage, usage_batches
 from tests.support import oracle

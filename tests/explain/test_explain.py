@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from docs.build.findings_page import page
 from rmqinspect.cli import VERBS, ExitStatus, main
-from rmqinspect.codec.layout import place_of
 from rmqinspect.commitlog.gaps import Gap
 from rmqinspect.explain.lookup import HARMLESS, LOG_LINES, Explanation, everything, explain, near
 from rmqinspect.explain.names import LAYOUTS, SYS_FLAG_BITS, WORDS
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import HEADS, SysFlag
+from rmqinspect.schemas.places import place_of
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.messages import STATUSES
 from rmqinspect.topics import SYSTEM_TOPICS

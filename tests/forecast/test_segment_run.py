@@ -9,12 +9,12 @@ import pytest
 
 from rmqinspect.broker.eras import eras, rules_of_start
 from rmqinspect.broker.start_rules import Rules
-from rmqinspect.codec.layout import place_of
 from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.check import check_record, from_bytes
 from rmqinspect.forecast.scan import LogScanner, Scan
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.schemas import message
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment
 from tests.support import oracle

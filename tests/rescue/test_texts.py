@@ -8,7 +8,6 @@ from typing import NamedTuple
 import pytest
 
 from rmqinspect.codec.java import java_string_hash
-from rmqinspect.codec.layout import place_of
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.rescue.entries import Entry
 from rmqinspect.rescue.repair import Unit
@@ -16,6 +15,7 @@ from rmqinspect.rescue.texts import TextRepairs
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.schemas.index import IndexEntry
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.discover import open_store
 from rmqinspect.topics import SCHEDULE_TOPIC
 from tests.rescue.test_repairs import plan_of

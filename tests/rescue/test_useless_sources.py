@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.codec.layout import place_of
 from rmqinspect.errors import NotAStore, Refused
 from rmqinspect.rescue import segment_size
 from rmqinspect.rescue.given import open_sources
 from rmqinspect.rescue.segment_size import DEFAULT, choose_segment_size
 from rmqinspect.schemas import message
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.discover import open_store
 from tests.rescue.test_salvage import sound_records
 from tests.support import command

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqinspect.codec.layout import span_of
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.schemas import message
+from rmqinspect.schemas.places import span_of
 from rmqinspect.store import directory as places
 from rmqinspect.store import discover as store_module
 from rmqinspect.store.directory import kind_of

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
 from rmqinspect.consumequeue.units import LAYOUTS
 from rmqinspect.index.geometry import IndexFile, read_index_files
 from rmqinspect.schemas.index import IndexEntry, IndexHeader
+from rmqinspect.schemas.places import place_of
 from rmqinspect.store.discover import open_store
 
 LATER, EARLIER = 1_790_000_000, 1_780_000_000

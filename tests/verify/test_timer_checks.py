@@ -11,9 +11,10 @@ import pytest
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.java import java_string_hash
-from rmqinspect.codec.layout import dtype_of, place_of
+from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.gaps import plan_splits
 from rmqinspect.commitlog.scan import RecordRun, scan_split
+from rmqinspect.schemas.places import place_of
 from rmqinspect.schemas.timer import (
     NO_UNIT,
     UNIT_SIZE,
