@@ -7,11 +7,12 @@ unpacked by each for itself, unless `unpacked` has done it. docs/python.md tells
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect import notebook
 from rmqinspect.choices import DEFAULT_LEVEL, LEVELS
@@ -120,8 +121,7 @@ def read_table(
     return pa.RecordBatchReader.from_batches(pa.schema([table.schema.field(one) for one in chosen]), batches())
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMessages:
+class FoundMessages(Struct, frozen=True):
     """What `find_messages` found, or why there is nothing.
 
     >>> import rmqinspect

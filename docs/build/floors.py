@@ -129,7 +129,9 @@ LIBRARIES = {
     "javaproperties": "store",
     "jinja2": "page",
     "llvmlite": "codec",
-    "msgspec": "document verify cli",
+    # The base of every struct that carries values.
+    "msgspec": "document system codec store commitlog consumequeue index output config broker damage rocksdb tables "
+    "find diff forecast verify show export rescue picture explain page fleet spark sql cli api",
     "numba": "codec",
     "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
     "rescue page",

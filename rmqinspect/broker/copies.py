@@ -24,7 +24,8 @@ Source: TopicValidator, MixAll, MessageSysFlag, TimerMessageStore, PopAckConstan
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT, TRANSACTIONS
@@ -111,8 +112,7 @@ _POP_NOTES = {"ck": "checkpoint", "ack": "ack", "bAck": "ack"}  # by TAGS. Sourc
 Queue = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """What a record says of itself, as far as it tells what the record is."""
 
     topic: str
@@ -122,8 +122,7 @@ class Stored:
     properties: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """What a record is in the life of its message."""
 
     kind: str  # one of KINDS
@@ -141,8 +140,7 @@ class Copy:
         return self.kind in CONSUMED
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """The other records that a record names. Places are physical offsets."""
 
     unique_key: str | None  # UNIQ_KEY, shared by all copies of a message, and sometimes by other messages

@@ -11,10 +11,10 @@ Source: ScheduleMessageService#load, .DeliverDelayedMessageTimerTask#executeOnTi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.codec.arrays import Bools, Ints, Units
 from rmqinspect.config.json_files import ConfigDocument, integer, key_number
@@ -42,8 +42,7 @@ def offsets_in(document: ConfigDocument | None) -> dict[int, int]:
     return dict(sorted((level, offset) for level, offset in numbers if level and level > 0 and offset is not None))
 
 
-@dataclass
-class DelayLevels:
+class DelayLevels(Struct):
     """The queues of the levels, judged at the store time of the log's newest record; each part is read once."""
 
     store: Store

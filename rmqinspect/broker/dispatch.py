@@ -13,11 +13,12 @@ MultiDispatch (4.9.3+), IndexService#buildIndex; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import fields
 from numpy.typing import NDArray
 
 from rmqinspect.broker.start_rules import Rules
@@ -112,8 +113,7 @@ class Extra(NamedTuple):
     queue_offset: int
 
 
-@dataclass(slots=True)
-class Dispatched:
+class Dispatched(Struct):
     """Columns of n records in log order, and of their k index keys."""
 
     physical_offset: Ints  # where the record lies, whatever it says

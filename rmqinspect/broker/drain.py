@@ -13,11 +13,11 @@ Source: DefaultMessageStore#getMessage, PullAPIWrapper#processPullResult; Rocket
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, compress, groupby
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from rmqinspect.broker.client import RIGHT, received
 from rmqinspect.broker.consumer_queue import ConsumerLog, ConsumerQueue, ReadableLog

@@ -18,10 +18,11 @@ DefaultMessageStore#load and #loadConsumeQueue; RocketMQ 4.0.0 to 5.5.0. Seen on
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.broker.version_estimate import RELEASES, estimate_version
@@ -86,8 +87,7 @@ _HARMLESS = (SKIPPED, DELETED)
 _MOSTLY = 2 / 3
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An entry that does not belong where it is."""
 
     is_folder: bool

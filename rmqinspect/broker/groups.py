@@ -22,8 +22,9 @@ Source: PopCheckPoint, AckMsg, BatchAckMsg, PopReviveService, ChangeInvisibleTim
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from rmqinspect.config.json_files import integer
 from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -139,8 +140,7 @@ class Pop(NamedTuple):
     pop_time: int  # ms
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """The messages of a pop, or one of them whose invisible time was changed."""
 
     pop: Pop
@@ -149,16 +149,14 @@ class Checkpoint:
     merged: int  # bit k: the ack of offsets[k] was merged in memory
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(Struct, frozen=True):
     """Messages of a pop that the group is done with."""
 
     pop: Pop
     offsets: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PoppedMessage:
+class PoppedMessage(Struct, frozen=True):
     """What the newest checkpoint of a message says about it."""
 
     checkpoint: Checkpoint
@@ -166,8 +164,7 @@ class PoppedMessage:
     pops: int  # checkpoints of the message
 
 
-@dataclass(slots=True)
-class PopCount:
+class PopCount(Struct):
     """Messages that a group popped from a queue, of the checkpoints that are there."""
 
     in_flight: int = 0  # neither acknowledged nor due

@@ -26,8 +26,9 @@ PullMessageProcessor#processRequest, #readGetMessageResult; RocketMQ 4.0.0 to 5.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from rmqinspect.broker.read_rules import PullRules
 from rmqinspect.codec.java import java_string_hash, wrapped_int
@@ -100,8 +101,7 @@ class Log(Protocol):
         """Return where the next segment begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How much a broker gives at once. The defaults are for messages that are still in memory."""
 
     messages: int = 32
@@ -117,8 +117,7 @@ class Limits:
         return cls(**{field: number for field, number in numbers.items() if number < 1 << 31})
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Struct, frozen=True):
     """The tags that a consumer asks for. Source: FilterAPI#buildSubscriptionData."""
 
     tags: frozenset[str]  # empty: all
@@ -151,8 +150,7 @@ class Subscription:
         return frozenset(map(java_string_hash, self.tags))
 
 
-@dataclass(frozen=True, slots=True)
-class Pull:
+class Pull(Struct, frozen=True):
     """What a consumer asks for."""
 
     offset: int
@@ -161,8 +159,7 @@ class Pull:
     limits: Limits = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What it gets."""
 
     status: str

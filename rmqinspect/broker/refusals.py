@@ -19,8 +19,9 @@ RocketMQ 4.0.0 to 5.5.0.
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from rmqinspect.broker.read_rules import RefusalRules
 from rmqinspect.config.json_files import integer, read_config
@@ -46,8 +47,7 @@ class Refusal(NamedTuple):
     cure: str  # the command that makes the broker answer
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """What of a broker's configuration decides whether a pull is answered."""
 
     topics: Mapping[str, Any]  # topicConfigTable; empty: not known

@@ -20,9 +20,9 @@ TransactionalMessageRocksDBService, TransMessageRocksDBStore; RocketMQ 4.2.0 to 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rmqinspect.choices import TRANSACTION_STATES
@@ -80,8 +80,7 @@ def _no_keys() -> Hashes:
     return np.zeros(0, np.uint64)
 
 
-@dataclass(frozen=True)
-class Halves:
+class Halves(Struct, frozen=True):
     """Half copies in log order, shape (n,) each."""
 
     physical_offset: Ints
@@ -90,8 +89,7 @@ class Halves:
     kept_in: NDArray[np.int8]
 
 
-@dataclass(frozen=True)
-class Decisions:
+class Decisions(Struct, frozen=True):
     """What the log says about half messages, in log order; columns of one kind of record have one shape."""
 
     commit_of: Ints = field(default_factory=_none)  # PREPAREDTRANSACTIONOFFSET; 0 in a copy of a delayed commit
@@ -105,8 +103,7 @@ class Decisions:
     discard_offset: Ints = field(default_factory=_none)
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What the files beside the log say, and what of the log is lost."""
 
     check_offset: int | None  # consumer offset of CHECK_GROUP in the half topic; None: not known
@@ -115,8 +112,7 @@ class Surroundings:
     lost: Sequence[tuple[int, int]] = ()  # ranges of the log without their records, ascending and apart
 
 
-@dataclass(frozen=True)
-class Transactions:
+class Transactions(Struct, frozen=True):
     """One row per transaction, in the order of their newest copies, shape (n,) each. Offsets may be ABSENT."""
 
     newest: Indexes  # in Halves

@@ -21,8 +21,9 @@ Source: the history of the store's classes, RocketMQ 4.0.0 to 5.5.0.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from rmqinspect import choices
 from rmqinspect.broker.version_evidence import Evidence, OtherWriter, gather
@@ -37,8 +38,7 @@ OLDEST, YOUNGEST = RELEASES[0], RELEASES[-1]
 _MOST_NAMED = 5  # clues
 
 
-@dataclass(frozen=True, slots=True)
-class VersionEstimate:
+class VersionEstimate(Struct, frozen=True):
     """The releases from `low` to `high`, both included, and the clues that show it."""
 
     low: str

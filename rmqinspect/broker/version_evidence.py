@@ -10,10 +10,10 @@ Source: rocketmq-rust 1.0.0 (rocketmq-store/src/timer, rocketmq-store-local/src/
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.codec.java import ID_MARK, TAG_MARK, index_hash, index_key
 from rmqinspect.codec.layout import dtype_of, parse
@@ -31,8 +31,7 @@ _JAVA_FILES = ("abort.bak",)
 _ENOUGH = 3  # entries: one alone may be forged, or damaged
 
 
-@dataclass(frozen=True, slots=True)
-class OtherWriter:
+class OtherWriter(Struct, frozen=True):
     """A program that wrote a store, and is no release of RocketMQ."""
 
     name: str
@@ -73,8 +72,7 @@ _QUEUE_FOLDERS = {"batch_queue": "batchconsumequeue", "ext_queue": "consumequeue
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What the clues are judged by."""
 
     store: Store

@@ -8,12 +8,13 @@ read, a limit that cuts. The exit status follows from the same counts.
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.lost import LostOptions, find_lost
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
 # --- the plan ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRead:
+class StoreRead(Struct, frozen=True):
     """What is read of one store."""
 
     store: "Store"
@@ -63,8 +63,7 @@ class StoreRead:
         return self.look_up.size
 
 
-@dataclass(frozen=True, slots=True)
-class RowsPlan:
+class RowsPlan(Struct, frozen=True):
     """All that stays the same while rows are read and written."""
 
     reads: list[StoreRead]

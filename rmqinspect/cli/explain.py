@@ -10,12 +10,12 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
 from io import BufferedReader
 from itertools import groupby
 from typing import Any, cast
 
 import click
+from msgspec.structs import asdict, replace
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import use_colour

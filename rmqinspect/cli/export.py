@@ -4,14 +4,15 @@ arguments -> ExportRequest -> plan of each store -> engine writes parts -> commi
                                                 Ctrl-C, an error: what was written is removed
 """
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.cli.export_run import ExportRun
 from rmqinspect.cli.export_stores import Readable, find_apart, find_small_stores, names_and_paths, open_others
@@ -38,7 +39,7 @@ def run(arguments: ExportArguments) -> int:
     from rmqinspect.rocksdb.unpack import unpacked
 
     _refuse_contradictions(arguments)
-    arguments = replace(arguments, engine=_choose_engine(arguments))
+    arguments = dataclasses.replace(arguments, engine=_choose_engine(arguments))
     started = datetime.now(UTC)
     request = _make_request(arguments)
     readable = Readable(skips=arguments.skip_unreadable)
@@ -214,7 +215,7 @@ def _make_request(arguments: ExportArguments) -> ExportRequest:
         raise click.UsageError("--body text is for --schema native: the value of a Kafka message is bytes.")
     relative = _relative_times(arguments)
     names = dict(relative)
-    absolute = replace(
+    absolute = dataclasses.replace(
         arguments,
         since=None if "since" in names else arguments.since,
         until=None if "until" in names else arguments.until,
@@ -255,7 +256,7 @@ def _select(
     timed = (
         next(iter(selections.values()), request.selection)
         if arguments.since is None and arguments.until is None
-        else replace(request.selection, since=0)
+        else dataclasses.replace(request.selection, since=0)
     )
     for table in request.tables:
         plain = replace(request, schema="native")  # rows are selected before their conversion

@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from rmqinspect.cli.terminal import Progress
 from rmqinspect.fleet.run import Failed, Finished, Told, side_by_side

@@ -3,13 +3,14 @@
 The options of `export`.
 """
 
+import dataclasses
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.cli import ExitStatus, exit_status
 from rmqinspect.cli.export_screen import bad_statuses, lost_ranges, screen
@@ -131,7 +132,7 @@ class ExportRun:
         self.plans += plans
         self.progress.total += sum(plan.size for plan in plans)
         selections = {
-            plan.store.name: replace(plan.by_task.how.selection, topics_seen=set())
+            plan.store.name: dataclasses.replace(plan.by_task.how.selection, topics_seen=set())
             for plan in plans
             if plan.by_task is not None
         }
@@ -271,7 +272,7 @@ class ExportRun:
         for result in outcome.results:
             for message in dict.fromkeys(result.unread):
                 self.progress.complain(message)
-        seen = replace(self.request.selection, topics_seen=outcome.topics)
+        seen = dataclasses.replace(self.request.selection, topics_seen=outcome.topics)
         # With an earlier export the new rows need not have every topic.
         unmatched = self.target.earlier is None and tell_unmatched(seen, self.progress)
         nothing = unmatched and not any(file.rows for file in manifest.files)

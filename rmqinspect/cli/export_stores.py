@@ -7,11 +7,11 @@ given words -> small ones of many: a name and a path
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.cli.options import Opening, count_jobs, given_stores, open_named
 from rmqinspect.cli.verbs.export import ExportArguments

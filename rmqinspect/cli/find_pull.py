@@ -3,14 +3,16 @@
 options -> ask -> Told: the answers of one store -> a screen, or the rows of one JSON document
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.cli.decode import read_view
 from rmqinspect.cli.selection import read_selection, read_time
@@ -60,7 +62,7 @@ def refuse_unfit(arguments: QuestionOptions, format_: str) -> None:
     if arguments.pull is not None and arguments.boundary is not None:
         raise click.UsageError("--boundary belongs to --offset-by-time.")
     selection = read_selection(arguments)
-    allowed = replace(selection, tags=()) if arguments.pull is not None else selection
+    allowed = dataclasses.replace(selection, tags=()) if arguments.pull is not None else selection
     if allowed != Selection() or arguments.since is not None or arguments.until is not None:
         raise click.UsageError("--pull and --offset-by-time name their queue; of the filters only --pull takes --tag.")
     if format_ not in ("table", "json"):
@@ -101,8 +103,7 @@ class _Answer(NamedTuple):
     messages: "pa.RecordBatch | None" = None  # those of a pull
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """All that one store answers."""
 
     store: str

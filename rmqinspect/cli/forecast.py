@@ -7,13 +7,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.lost import compare_with, is_clean, save_command

@@ -11,10 +11,12 @@ Where releases differ, each has a block of its own, and the verdict is that of t
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
 from itertools import chain, groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.acknowledged import acknowledged_words
 from rmqinspect.cli.terminal import Screen, columns, fold, line_width
@@ -63,8 +65,7 @@ _WIDEST = 40  # cells of a name in a table
 aligned = partial(columns, gap=3, narrow=1, least=15)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """How the screen is printed."""
 
     zone: tzinfo  # of times

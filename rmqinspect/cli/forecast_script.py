@@ -14,9 +14,10 @@ it is, is not offered.
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rmqinspect.broker.clock import octal_bytes
 from rmqinspect.commands import quote, quote_path

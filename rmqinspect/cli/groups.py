@@ -6,12 +6,12 @@ order-service   orders          8  10 240     0  2026-11-21T08:38:19.980Z    11 
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import tzinfo
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.broker.gone import tiered_files
 from rmqinspect.broker.unread import OFFSETS, unread_by_writer

@@ -126,7 +126,7 @@ def _row(reading: ids.MessageId, known: _Known) -> dict[str, Any]:
         "plausible": not reading.doubts,
         "doubts": list(reading.doubts),
     }
-    row |= {name: getattr(reading, name) for name in reading.__slots__ if name != "text"}
+    row |= {name: getattr(reading, name) for name in reading.__struct_fields__ if name != "text"}
     if isinstance(reading, ids.ClientId):
         row["candidates"] = [_iso(instant) for instant in known.instants(reading)]
         found = ids.client_zone(reading, known.anchor) if known.anchor is not None else None

@@ -3,9 +3,10 @@
 import gc
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import given_stores, use_colour
@@ -370,7 +371,7 @@ def _document(facts: "Overview", start: "Forecast | None", store: "Store") -> di
     from rmqinspect.verify.next_start import start_document
 
     next_start = start_document(start, facts.log.end.end, stores=store.words)
-    plain = asdict(facts)
+    plain = as_object(facts)
     log, end = plain.pop("log"), facts.log.end
     plain.pop("start_bytes")
     versions = plain.pop("versions")

@@ -7,9 +7,10 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, tzinfo
 from typing import Any
+
+from msgspec.structs import asdict
 
 from rmqinspect.cli.terminal import Screen
 from rmqinspect.find.life import GroupLife, Life, Passing

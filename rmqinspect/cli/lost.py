@@ -4,10 +4,10 @@ options -> the start that is meant -> the walk of each store, told on stderr -> 
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.cli.options import PATH, ReadingOptions, SourceOptions, count_jobs
 from rmqinspect.cli.parameters import option, option_group, release_option

@@ -6,11 +6,11 @@ claim NEW -> judge the sources -> put the log together -> write -> verify and fo
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.new_store import LISTED, more, proof_lines, some

@@ -19,11 +19,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import StringIO
 from shutil import get_terminal_size
 from types import TracebackType
 from typing import Self, TextIO
+
+from msgspec import Struct
 
 from rmqinspect.system.workers import read_bound
 from rmqinspect.text import cell_width, clip, cut_cells, describe_duration, describe_size, escape
@@ -53,8 +54,7 @@ def screen_height() -> int:
     return get_terminal_size((WIDTH, HEIGHT)).lines if sys.stdout.isatty() else HEIGHT
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(Struct, frozen=True):
     """One screen: all its rows have their text in the same column."""
 
     indent: int  # cells of the label column

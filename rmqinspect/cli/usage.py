@@ -9,12 +9,12 @@ The screen has sums with bars, the inflow as a sparkline, and what a retention w
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.cli.options import (
     choose_format,

@@ -11,12 +11,12 @@ Results come from `verify.run`; this module announces, prints and writes them.
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import click
+from msgspec.structs import replace
 
 from rmqinspect.cli import ExitStatus
 from rmqinspect.cli.options import (

@@ -22,11 +22,11 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import NamedTuple
 
 import click
+from msgspec import Struct
 
 from rmqinspect.cli.log_bar import bar_lines
 from rmqinspect.cli.terminal import Screen, columns, fold, line_width, pad, screen_height
@@ -86,8 +86,7 @@ class Block(NamedTuple):
         return self.findings[0]
 
 
-@dataclass(frozen=True, slots=True)
-class FindingScreen:
+class FindingScreen(Struct, frozen=True):
     """How the findings of a run are printed."""
 
     zone: tzinfo  # of printed times
@@ -277,8 +276,7 @@ START_COLOURS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """How a screen is printed."""
 
     zone: tzinfo  # of times

@@ -17,10 +17,11 @@ Source: fastjson 1.2.83, fastjson2 2.0.43, as shipped with RocketMQ 4.0.0 to 5.5
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from io import StringIO
 from itertools import accumulate
 from typing import Any
+
+from msgspec import Struct
 
 from rmqinspect.errors import BadRecord
 
@@ -64,8 +65,7 @@ class NotJson(BadRecord):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class JsonDocument:
+class JsonDocument(Struct, frozen=True):
     """A value, and the problems of its text."""
 
     value: Any  # dict or list; all keys are strings

@@ -8,10 +8,10 @@ Field-by-field parsing of bytes that may be damaged or truncated.
 
 import io
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 from construct import Bytes as ConstructBytes
 from construct import Construct, ConstructError, FormatField, Renamed, Struct
 
@@ -66,8 +66,7 @@ def parse(layout: Construct, raw: bytes | memoryview, describe: Callable[[], str
         raise BadRecord(f"{describe()}: only {len(raw)} bytes are there") from error
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRow:
+class FieldRow(msgspec.Struct, frozen=True):
     """One row of a record's display. Rows of depth 0 tile the record; deeper rows tile their parent."""
 
     name: str  # of the layout's field, or of the property
@@ -85,8 +84,7 @@ class FieldRow:
         return len(self.raw)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One parsed field: its byte range [start, end), and its value."""
 
     name: str
@@ -95,8 +93,7 @@ class Field:
     value: Any
 
 
-@dataclass(frozen=True)
-class ParsedFields:
+class ParsedFields(msgspec.Struct, frozen=True):
     """The fields of a layout up to the first that cannot be parsed, and their bytes."""
 
     raw: bytes

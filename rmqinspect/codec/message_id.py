@@ -8,10 +8,11 @@ Source: MessageDecoder#createMessageId, MessageClientIDSetter; MessageIdCodec of
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from ipaddress import IPv6Address, ip_address
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from rmqinspect.schemas import messageid
 
@@ -35,8 +36,7 @@ def _that_hold(*doubts: tuple[str, bool]) -> tuple[str, ...]:
     return tuple(doubt for doubt, holds in doubts if holds)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetId:
+class OffsetId(Struct, frozen=True):
     """The broker's id of a record: broker address and physical offset."""
 
     kind: ClassVar[str] = "offset_msg_id"
@@ -54,8 +54,7 @@ class OffsetId:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ClientId:
+class ClientId(Struct, frozen=True):
     """The Java client's id (`UNIQ_KEY`): process, time within the month, counter."""
 
     kind: ClassVar[str] = "msg_id"
@@ -82,8 +81,7 @@ class ClientId:
         return timedelta(milliseconds=self.time_in_month)
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcId:
+class GrpcId(Struct, frozen=True):
     """The id made by clients of rocketmq-clients 5.x."""
 
     kind: ClassVar[str] = "grpc_msg_id"

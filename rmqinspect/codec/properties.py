@@ -9,9 +9,8 @@ or without a name is malformed. Of items with the same name the last one counts.
 Source: MessageDecoder#string2messageProperties, 4.9.1 and later; names: MessageConst.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.codec.arrays import Bools
 from rmqinspect.codec.kernels import (
@@ -54,8 +53,7 @@ _HASHES = 1 << 10
 _HIGH = 0x80  # from here on bytes are no ASCII
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(Struct, frozen=True):
     """The k well-formed items of n records in text order, as positions in `raw`."""
 
     raw: Bytes

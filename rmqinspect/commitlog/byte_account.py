@@ -1,14 +1,13 @@
 """Bytes of a segment by what they are: sums that add up to the file's size."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from rmqinspect.commitlog.gaps import Gap, merge_gaps
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.store.model import Segment
 
 
-@dataclass(slots=True)
-class ByteAccount:
+class ByteAccount(Struct):
     """Bytes and records of a segment, or of one split: `add` takes the events of the scan."""
 
     segment: Segment

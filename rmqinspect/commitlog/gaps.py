@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.store.model import Segment
 
@@ -164,8 +166,7 @@ class ScanState:
     last_times: tuple[int, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """A byte range [start, end) of a segment, in positions; its records are those that start in it.
 
     `entry` is the exit of the split before it, where that is known. Otherwise the scan looks back, which

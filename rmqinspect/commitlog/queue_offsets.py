@@ -12,10 +12,10 @@ Invariant: a queue offset is any 64-bit number; the one behind it is at most the
 Source: CommitLog.DefaultAppendMessageCallback#doAppend.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.byte_ranges import Key, Numbering
@@ -48,8 +48,7 @@ class Jump(NamedTuple):
     found: int
 
 
-@dataclass(slots=True)
-class QueueEnds:
+class QueueEnds(Struct):
     """What the judge of the whole log needs of a split: where its queues begin, and where they go on."""
 
     # First record of each queue, unless a gap precedes it: (queue offset, physical offset).

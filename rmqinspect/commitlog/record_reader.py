@@ -13,9 +13,10 @@ known places say is `records_at`'s.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
+
+from msgspec import Struct
 
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.codec.record_proof import LONGEST_HEAD, blank_size, read_head
@@ -39,8 +40,7 @@ _Answer = TypeVar("_Answer")
 Beginning = tuple[str, int, int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """What an offset lies in. `start` and `end` are physical offsets; `end` is None if unknown."""
 
     kind: str  # record, blank, entry (DLedger, without a record), zeros, unknown

@@ -53,11 +53,13 @@ Such records prove themselves like any other. Their store times give them away: 
 records before the gap. Source: MappedFileQueue#truncateDirtyFiles.
 """
 
+import dataclasses
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec import kernels
 from rmqinspect.codec.arrays import Ints, lazy
@@ -292,8 +294,7 @@ LOOK_BACK = 6 << 20
 LOOK_BACK_FIRST = 256 << 10  # nearly always far enough
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRun:
+class RecordRun(Struct, frozen=True):
     """Consecutive records of the chain in one window, and how the first one was found."""
 
     records: Records
@@ -389,7 +390,7 @@ class _Chain:
                 self._note_entry(state)
             state = yield from self._step(state)
         self._note_entry(state)
-        self.exit = replace(state, last_times=self.times.last)
+        self.exit = dataclasses.replace(state, last_times=self.times.last)
 
     def _step(self, state: ScanState) -> Generator[RecordRun | Gap | Unread, None, ScanState]:
         """Yield what begins at the state's position: a run of records, or a gap. Return what follows it."""
@@ -410,7 +411,7 @@ class _Chain:
         if int(starts[0]) + shift < self.begin or int(starts[-1]) + shift >= self.end:
             first, last = np.searchsorted(starts, (self.begin - shift, self.end - shift)).tolist()
         if first < last:
-            self._note_entry(replace(state, position=int(starts[first]) + shift))
+            self._note_entry(dataclasses.replace(state, position=int(starts[first]) + shift))
             inside = records if last - first == len(records) else records.select(slice(first, last))
             yield from self._without_bridges(inside, RecordRun(inside, self.carved and first == 0, state.stale))
         if not state.stale:
@@ -418,7 +419,7 @@ class _Chain:
             self.times.take(records.field("store_timestamp")[:last])
         self.carved = False
         end = self.window.start + int(records.ends[-1])
-        return replace(state, position=int(starts[last]) + shift if last < len(records) else end)
+        return dataclasses.replace(state, position=int(starts[last]) + shift if last < len(records) else end)
 
     def _without_bridges(self, records: Records, run: RecordRun) -> Iterator[RecordRun | Gap]:
         """Yield a run, but fillers in the place of the bridges in it."""
@@ -443,12 +444,12 @@ class _Chain:
         if stop.kind == "blank":
             yield Gap(self.base + max(state.position, self.begin), self.base + self.end, "filler", stop.reason)
             closed = ScanState(self.end, closed=True)
-            self._note_entry(replace(closed, position=self.begin))
+            self._note_entry(dataclasses.replace(closed, position=self.begin))
             return closed
         if stop.kind == "entry":
             if state.position >= self.begin:
                 yield Gap(self.base + state.position, self.base + stop.end, "filler", None)
-            return replace(state, position=stop.end)
+            return dataclasses.replace(state, position=stop.end)
         if stop.kind == "damage":
             return (yield from self._cross_gap(state.position, state.position + 1, stop.reason))
         return state

@@ -19,9 +19,9 @@ Source: MessageDecoder#messageProperties2String, MessageExtEncoder; RocketMQ 4.0
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.commitlog.columns import NO_CRC
 from rmqinspect.commitlog.find_record import RecordFinder, Unread
@@ -57,8 +57,7 @@ BROKER_NAMES = {
 _ENCODED_NAMES = {name.encode() for name in BROKER_NAMES}
 
 
-@dataclass(slots=True)
-class Sample:
+class Sample(Struct):
     """Numbers of records, unless a comment says otherwise; `take` adds those of a window."""
 
     records: int = 0
@@ -195,8 +194,7 @@ _TRIES = 32  # units that may point at nothing before the queues are given up
 _PAGE = 4096
 
 
-@dataclass(slots=True)
-class LogEnd:
+class LogEnd(Struct):
     """The last record, and what follows it. Offsets are physical.
 
     Found once per store and passed on: `info`, the version estimate and the plan of an export need it.

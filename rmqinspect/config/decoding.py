@@ -22,9 +22,10 @@ Source: ConfigManager#load, RemotingSerializable#fromJson, `decode` of each subc
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from rmqinspect.codec.fastjson import MAX_PROBLEMS, JsonDocument, NotJson, is_null, parse_json
 from rmqinspect.config.shapes import Kind, Row, Shape, Table, faults
@@ -42,8 +43,7 @@ _NO_OBJECT = re.compile(rb'"[^"\\]+"|\[.*|[^{}\[/"\'\xef].*', re.DOTALL)
 _EXOTIC = re.compile(rb"'|/\*|//|,\s*[}\]]")
 
 
-@dataclass(slots=True)
-class Decoded:
+class Decoded(Struct):
     """The content of one copy of a file, as a broker decodes it."""
 
     trouble: str = ""  # why it cannot be read, or is read only in part

@@ -13,9 +13,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.fastjson import MAX_PROBLEMS, NotJson, is_null, parse_json
 from rmqinspect.errors import RmqinspectError, Unreadable
@@ -28,8 +31,7 @@ from rmqinspect.text import describe_size
 _NUMBER = re.compile(r"-?\d{1,20}", re.ASCII)  # int() accepts more than Java's parseLong
 
 
-@dataclass(frozen=True)
-class ConfigDocument:
+class ConfigDocument(Struct, frozen=True):
     """The best copy of a configuration file."""
 
     name: str  # file name without `.bak` or `.tmp`

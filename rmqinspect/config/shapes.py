@@ -7,24 +7,23 @@ Source: the fields of each subclass of ConfigManager.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rmqinspect.config.json_files import integer, key_number
 
 # --- shapes --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """A value that fastjson accepts for a Java field."""
 
     words: str
     fits: Callable[[Any], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A map whose entries all have one shape."""
 
     of: "Shape"
@@ -32,15 +31,13 @@ class Table:
     named: str | None = None  # the member of an entry that repeats its key
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """An object by its members; unknown ones are not checked."""
 
     members: Mapping[str, "Shape"]
 
 
-@dataclass(frozen=True, slots=True)
-class List:
+class List(Struct, frozen=True):
     """A list whose values all have one shape."""
 
     of: "Shape"
@@ -126,8 +123,7 @@ _MAPPING = _row(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """One configuration file: its content, when it is saved, how a broker starts without it."""
 
     name: str

@@ -17,10 +17,11 @@ Source: ConsumeQueue#recover, #correctMinOffset, #getMinOffsetInQueue, BatchCons
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Bools, Ints, Units
 from rmqinspect.codec.java import wrapped_long
@@ -57,8 +58,7 @@ Searches = Callable[[], bool]
 Note = Callable[[str], None] | None  # gets a message for each file that cannot be read
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSummary:
+class QueueSummary(Struct, frozen=True):
     """Where a queue begins and ends. Offsets are queue offsets unless called physical."""
 
     topic: str

@@ -23,9 +23,9 @@ All positions are bytes from the beginning of the file, as its pages are.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.codec.arrays import lazy
 from rmqinspect.codec.layout import dtype_of
@@ -59,8 +59,7 @@ Value = tuple[int, int, int]
 Values = Callable[[Records, int], Iterator[Value]]
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """A field that alone keeps a record, a DLedger entry or a blank record from proving itself."""
 
     field: str  # RocketMQ's name
@@ -271,8 +270,7 @@ _LEAST_TRAILER = 4
 _MOST_TRAILER = 1 << 16
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, dict=True):
     """The bytes around a gap [start, end)."""
 
     segment: Segment

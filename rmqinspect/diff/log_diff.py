@@ -7,11 +7,11 @@ its key: queue, queue offset, store time and body. Sides are 0 (A) and 1 (B).
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, find, merge
@@ -108,8 +108,7 @@ class OnlyRecord(NamedTuple):
     why: str  # hole, behind, other: the state of the other log there
 
 
-@dataclass(slots=True)
-class OnlyIn:
+class OnlyIn(Struct):
     """The records that only one log has: the first ones, and exact counts."""
 
     rows: list[OnlyRecord] = field(default_factory=list)
@@ -282,8 +281,7 @@ class ByteRuns:
         self._last = int(offsets[-1])
 
 
-@dataclass(slots=True)
-class LogDiff:
+class LogDiff(Struct):
     """The result of comparing two logs."""
 
     covered: tuple[list[Part], list[Part]]

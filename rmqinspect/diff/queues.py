@@ -8,10 +8,10 @@ Pairs are (A, B). Source: ConsumeQueue, BatchConsumeQueue.
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.codec.arrays import Bools, Units
@@ -31,8 +31,7 @@ Block = tuple[Units, Units]  # queue offsets, and units with the tags codes they
 _ALL_QUEUES = ("consumequeue", "batchconsumequeue")
 
 
-@dataclass(slots=True)
-class QueueDiff:
+class QueueDiff(Struct):
     """One queue in two stores."""
 
     topic: str

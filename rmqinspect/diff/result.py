@@ -1,11 +1,12 @@
 """What two stores differ in: the table of differences, the facts around it, and its JSON document."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
@@ -91,8 +92,7 @@ _HIDDEN = "hidden"  # what --redact leaves of values of messages
 # --- the table of differences ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One row of the table. The fields are its columns."""
 
     what: str
@@ -154,8 +154,7 @@ def difference_batches(rows: Sequence[Difference]) -> Iterator[pa.RecordBatch]:
 # --- what lies at an offset -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetContent:
+class OffsetContent(Struct, frozen=True):
     """The content of a log at a physical offset."""
 
     kind: str  # record, blank, entry, zeros, unknown, nothing (no segment), unread
@@ -201,8 +200,7 @@ def format_store_time(milliseconds: int, zone: tzinfo) -> str:
 # --- the result -----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class DiffResult:
+class DiffResult(Struct):
     """The differences of two stores, and the facts a screen or document shows around them."""
 
     stores: tuple[Store, Store]

@@ -9,9 +9,11 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from typing import IO
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.explain.lookup import DEPENDS, HARMLESS, LOG_LINES, SERIOUS, LogLine, read_values, recognise
 
@@ -27,8 +29,7 @@ _SILENT = "no line says why: as a rule a record with an impossible size"
 _INDEX_REFUSES = "store path root dir"
 
 
-@dataclass(slots=True)
-class Start:
+class Start(Struct):
     """One start of a broker and what is logged until the next one."""
 
     number: int
@@ -298,8 +299,7 @@ _EXCEPTION = re.compile(
 )
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(Struct):
     """The lines of one kind."""
 
     line: LogLine
@@ -311,8 +311,7 @@ class Seen:
     exceptions: Counter[str] = field(default_factory=Counter)  # class and message
 
 
-@dataclass(slots=True)
-class Log:
+class Log(Struct):
     """What was read of one or several logs."""
 
     lines: int = 0

@@ -7,10 +7,12 @@ logs are in log_lines.toml, whose head describes the columns; they are recognise
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.commands import DECODE_TOPIC, fill_command
 from rmqinspect.explain.log_values import LOG_DESCRIBE
@@ -42,8 +44,7 @@ SERIOUS = "something is lost, wrong or stopped"
 _ALARMS = {"harmless": HARMLESS, "depends": DEPENDS, "serious": SERIOUS}
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """One value of a line: `name` as in the line, with a pattern if the line does not name it."""
 
     name: str
@@ -53,8 +54,7 @@ class Value:
     fills: str = ""  # `at`, `topic` or `queue` of the commands
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """One line of log_lines.toml."""
 
     template: str  # the text in the sources, with {} for its values

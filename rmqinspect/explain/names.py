@@ -6,9 +6,11 @@ store, the words of rmqinspect, numbers made of bits, and the fields of the layo
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.java import java_string_hash
 from rmqinspect.commands import fill_command
@@ -27,8 +29,7 @@ Describe = Callable[[str], str]
 """Describes a value, given as typed. `ValueError` with a sentence: not a value of this kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """One explanation; the fields are those of the JSON rows."""
 
     kind: str  # code, field, property, bit, number, topic, log line, word
@@ -45,8 +46,7 @@ class Explanation:
     do: str = ""  # what a person has to do
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """A field, property, bit, number, topic or word that can be looked up by name."""
 
     kind: str
@@ -365,8 +365,7 @@ NUMBERS: tuple[Named, ...] = (
 SYS_FLAG_BITS: Mapping[SysFlag, str] = {SysFlag[name]: meaning for name, meaning in NAMES["sys_flag"].items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Bits:
+class Bits(Struct, frozen=True):
     """A number whose bits have names."""
 
     name: str

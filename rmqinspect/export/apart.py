@@ -15,7 +15,9 @@ Invariants:
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.errors import NotAStore, Unreachable, Unreadable
 from rmqinspect.export.manifest import SkippedStore
@@ -36,8 +38,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.store.reader import lock_holder
 
 
-@dataclass(frozen=True, slots=True)
-class StoreToPlan:
+class StoreToPlan(Struct, frozen=True):
     """A store that only its task opens."""
 
     name: str
@@ -45,8 +46,7 @@ class StoreToPlan:
     how: HowToRead
 
 
-@dataclass(slots=True)
-class PlannedStore:
+class PlannedStore(Struct):
     """What a task says of a store: its plan, or why there is none."""
 
     work: StoreToPlan
@@ -54,8 +54,7 @@ class PlannedStore:
     skipped: SkippedStore | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreToFinish:
+class StoreToFinish(Struct, frozen=True):
     """A store whose parts are written: the sum of their results."""
 
     result: StoreResult

@@ -20,8 +20,10 @@ Invariants:
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.gaps import SEGMENT_START, ScanState
 from rmqinspect.export.apart import PlannedStore, StoreToFinish, StoreToPlan, plan_in_task, whole_again
@@ -46,8 +48,7 @@ Work = Part | StoresPart | StoreToPlan | StoreToFinish
 WorkRead = PartRead | StoresRead | PlannedStore | FinishedStore
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """What runs `run_part` for the parts of an export.
 
     `run` yields the result of each part, in order, while later ones still run; closing it stops them.
@@ -98,8 +99,7 @@ def _alone(outcome: "ExportResult", findings: Mapping[str, int] | None) -> Finis
     return FinishedStore(entry.name, entry, outcome.manifest.files, outcome.names, findings, first_bad, outcome.topics)
 
 
-@dataclass(slots=True)
-class ExportResult:
+class ExportResult(Struct):
     """The outcome of an export that is ready to commit: all files are written, under the names their part chose."""
 
     manifest: Manifest

@@ -12,10 +12,11 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from rmqinspect.document import as_object
 from rmqinspect.errors import Refused, Unreadable
@@ -32,8 +33,7 @@ _EDGE = 4096  # bytes at either end of a segment's records that its fingerprint 
 _MAX_LOST = 10_000  # ranges without records that are listed; their sums are exact
 
 
-@dataclass(slots=True)
-class ExportedFile:
+class ExportedFile(Struct):
     """One file of an export."""
 
     name: str  # relative to the target
@@ -58,8 +58,7 @@ class ExportedFile:
         return entry | ({"statuses": self.statuses} if self.statuses else {})
 
 
-@dataclass(slots=True)
-class ExportedStore:
+class ExportedStore(Struct):
     """The entry of one store."""
 
     name: str
@@ -113,8 +112,7 @@ class SkippedStore(NamedTuple):
         return {"name": self.name, "paths": list(map(shown, self.paths)), "error": self.error}
 
 
-@dataclass(slots=True)
-class Manifest:
+class Manifest(Struct):
     """The content of `_manifest.json`."""
 
     request: dict[str, Any]

@@ -17,17 +17,19 @@ Invariants:
 --schema kafka: messages with the columns of Spark's Kafka source, for pipelines built on it.
 """
 
+import dataclasses
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.scan import walk_to
 from rmqinspect.errors import Unreadable
@@ -98,8 +100,7 @@ MOST_WAITING = 128 << 20
 _SUMMED = frozenset({"topic", "queue_id", "queue_offset", "physical_offset", "transaction"})
 
 
-@dataclass(frozen=True, slots=True)
-class ExportSpec:
+class ExportSpec(Struct, frozen=True):
     """Everything the parts of one export share. Small and picklable: texts and numbers only."""
 
     target: str  # folder or URI
@@ -124,8 +125,7 @@ class PartFile(NamedTuple):
     size: int  # bytes
 
 
-@dataclass(slots=True)
-class LogPartRead:
+class LogPartRead(Struct):
     """The result of a part of the log."""
 
     part: LogPart
@@ -138,8 +138,7 @@ class LogPartRead:
     sums: QueueSums = field(default_factory=QueueSums)
 
 
-@dataclass(frozen=True, slots=True)
-class SidePart:
+class SidePart(Struct, frozen=True):
     """Some rows of a table other than `messages`."""
 
     store: str
@@ -151,8 +150,7 @@ class SidePart:
 Part = LogPart | SidePart
 
 
-@dataclass(slots=True)
-class SidePartRead:
+class SidePartRead(Struct):
     """The result of a side part."""
 
     part: SidePart
@@ -187,7 +185,7 @@ def write_part(part: Part, spec: ExportSpec) -> PartRead:
 
 def _selection(part: Part, spec: ExportSpec) -> Selection:
     """Return the filters for a part, which note by themselves what topics they see: other threads use theirs."""
-    return replace(spec.selection(part.store), topics_seen=set())
+    return dataclasses.replace(spec.selection(part.store), topics_seen=set())
 
 
 def write_log_part(part: LogPart, spec: ExportSpec) -> LogPartRead:

@@ -8,9 +8,10 @@ The end of the log is searched once. The records on the way are also the sample 
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.broker.version_estimate import estimate_store
 from rmqinspect.commitlog.tail import find_log_end
@@ -44,8 +45,7 @@ from rmqinspect.tables.splits import split_table
 from rmqinspect.text import describe_offset, group_digits
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSurvey:
+class StoreSurvey(Struct, frozen=True):
     """The reach of a store's log, and the broker releases that may have written it."""
 
     reach: LogReach
@@ -61,8 +61,7 @@ def survey_store(store: Store) -> StoreSurvey:
     return StoreSurvey(reach, estimate_store(store, found.sample).releases)
 
 
-@dataclass(frozen=True, slots=True)
-class HowToRead:
+class HowToRead(Struct, frozen=True):
     """What the tasks that open stores have in common."""
 
     selection: Selection
@@ -74,8 +73,7 @@ class HowToRead:
     reads_rocksdb: bool = field(default_factory=has_rocksdict)  # whether the driver can: then all can, or it ends
 
 
-@dataclass(frozen=True, slots=True)
-class ByTask:
+class ByTask(Struct, frozen=True):
     """What a task has told of a store that it planned, and another one finishes."""
 
     how: HowToRead
@@ -87,8 +85,7 @@ class ByTask:
     queue_ids: int
 
 
-@dataclass(slots=True)
-class StorePlan:
+class StorePlan(Struct):
     """The parts of one store, and what an earlier export has of it."""
 
     store: Store

@@ -18,12 +18,12 @@ agree by chance once in 2^64.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import TRANSACTIONS_WITH_UNITS
@@ -45,8 +45,7 @@ _INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 _LAST_STEP = np.uint64(31)
 
 
-@dataclass(slots=True)
-class Sums:
+class Sums(Struct):
     """The checksums of one queue's records, or of its units. Modulo 2^64."""
 
     count: int = 0
@@ -70,8 +69,7 @@ class Sums:
         self.first = first if self.first is None else min(self.first, first)
 
 
-@dataclass(slots=True)
-class QueueSums:
+class QueueSums(Struct):
     """The checksums of the records that are entitled to a unit, by queue."""
 
     queues: dict[Queue, Sums] = field(default_factory=dict)
@@ -115,8 +113,7 @@ class QueueSums:
             self.queues.setdefault(queue, Sums()).join(sums)
 
 
-@dataclass(slots=True)
-class UnitFacts:
+class UnitFacts(Struct):
     """The results of comparing all units with the log."""
 
     shifts: dict[Queue, int] = field(default_factory=dict)  # of the queues where it is constant

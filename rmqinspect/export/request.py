@@ -18,10 +18,11 @@ The stores of an export, each under a name of its own.
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct, field
 
 from rmqinspect.choices import FILE_SIZE
 from rmqinspect.commitlog.gaps import Split
@@ -35,8 +36,7 @@ MESSAGES, FINDINGS = "messages", "findings"
 LOG_TABLES = frozenset({"segments", "gaps", "queues", "usage"})
 
 
-@dataclass(frozen=True)
-class ExportRequest:
+class ExportRequest(Struct, frozen=True):
     """What to export, and how. Picklable; the same for all parts of an export."""
 
     tables: tuple[str, ...] = (MESSAGES,)
@@ -127,8 +127,7 @@ def partition_folder(column: str, value: object) -> str:
     return f"{column}={safe_name(text) if text else _NULL}"
 
 
-@dataclass(frozen=True, slots=True)
-class LogPart:
+class LogPart(Struct, frozen=True):
     """The records of one store that start in [start, end), physical offsets: one file, or one per partition."""
 
     store: str
@@ -150,8 +149,7 @@ class LogPart:
         return sum(split.end - split.start for split in self.splits)
 
 
-@dataclass(frozen=True, slots=True)
-class LogReach:
+class LogReach(Struct, frozen=True):
     """How far the log of a store goes. Offsets are physical."""
 
     start: int

@@ -19,8 +19,9 @@ import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rmqinspect.errors import RmqinspectError
 from rmqinspect.export.part import ExportSpec, LogPartRead, Part, PartRead, write_part

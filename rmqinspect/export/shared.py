@@ -11,9 +11,12 @@ Invariants:
 - A store that cannot be opened or planned is a result where such stores are left out; else it ends the export.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.errors import NotAStore, NotInstalled, Unreachable, Unreadable
 from rmqinspect.export.manifest import ExportedFile, ExportedStore, SkippedStore
@@ -29,8 +32,7 @@ from rmqinspect.system.uri import abspath, is_remote, realpath, shown
 from rmqinspect.tables.sources import scans_log
 
 
-@dataclass(frozen=True, slots=True)
-class SmallStore:
+class SmallStore(Struct, frozen=True):
     """A store that only its task opens."""
 
     name: str
@@ -38,8 +40,7 @@ class SmallStore:
     size: int  # bytes of its log
 
 
-@dataclass(frozen=True, slots=True)
-class StoresPart:
+class StoresPart(Struct, frozen=True):
     """Everything of some small stores."""
 
     stores: tuple[SmallStore, ...]
@@ -51,8 +52,7 @@ class StoresPart:
         return sum(store.size for store in self.stores)
 
 
-@dataclass(slots=True)
-class FinishedStore:
+class FinishedStore(Struct):
     """What became of one small store: its files, under the names they were written, and its entry."""
 
     name: str
@@ -71,8 +71,7 @@ class FinishedStore:
         return self.entry.unread
 
 
-@dataclass(slots=True)
-class StoresRead:
+class StoresRead(Struct):
     """The result of a part of small stores."""
 
     part: StoresPart
@@ -134,7 +133,7 @@ def write_stores(
                 plan.paths = (small.path,)
                 is_planned = True
                 notes = {small.name: notes_of(plan.paths, plan.releases)}
-                selection = replace(how.selection, topics_seen=set())
+                selection = dataclasses.replace(how.selection, topics_seen=set())
                 done = finish(plan, replace(spec, notes=notes, selections={small.name: selection}, resumes=False))
                 done.remarks = remarks_on(listed, store, spec, verbose=how.verbose)
                 done.holder = lock_holder(store)

@@ -28,13 +28,16 @@ What an operator asks about consumer groups, of one store: who is how far behind
 Source: ConsumerOffsetManager, ConsumerProgressSubCommand; RocketMQ 4.0.0 to 5.5.0.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, groupby
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.groups import PopCount, is_own_topic, is_system_group, kind_of, own_name, owner_of
@@ -76,8 +79,7 @@ from rmqinspect.tables.table import Request
 from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(Struct, frozen=True):
     """How a consumer group stands to one message."""
 
     group: str  # with a second @ a proxy's broadcast consumer
@@ -175,8 +177,7 @@ class Consumers:
         return files
 
 
-@dataclass(frozen=True, slots=True)
-class Unconsumed:
+class Unconsumed(Struct, frozen=True):
     """What a group has not consumed in one store."""
 
     known: bool  # whether the store has an offset, or a retry topic, of the group
@@ -212,7 +213,7 @@ def with_unconsumed(store: Store, selection: Selection) -> tuple[Selection, Unco
     if selection.unconsumed is None:
         return selection, None
     found = unconsumed(store, selection.unconsumed)
-    return replace(selection, unconsumed_in=found.ranges), found
+    return dataclasses.replace(selection, unconsumed_in=found.ranges), found
 
 
 def expect_group(stores: Sequence[Store], group: str) -> None:
@@ -240,8 +241,7 @@ def expect_group(stores: Sequence[Store], group: str) -> None:
 _LARGEST = 2 << 20  # bytes of a copy that is compared; parsed it takes ten times as much
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCopy:
+class OffsetCopy(Struct, frozen=True):
     """Another copy of a file, against the one that is used."""
 
     file: str
@@ -249,8 +249,7 @@ class OffsetCopy:
     ahead: int  # messages that they have consumed by it, and not by the one used
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFile:
+class OffsetFile(Struct, frozen=True):
     """A file of consumer offsets; times in ms."""
 
     file: str  # the copy that is used
@@ -293,8 +292,7 @@ def _compare(copy: ConfigDocument, used: dict[tuple[str, str, int], int]) -> Off
 _NO_END = 1 << 63
 
 
-@dataclass(slots=True)
-class GroupTopic:
+class GroupTopic(Struct):
     """A group and one topic: sums over its queues, in messages."""
 
     group: str
@@ -323,8 +321,7 @@ class GroupTopic:
         return self.no_queue == len(self.positions)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicContent:
+class TopicContent(Struct, frozen=True):
     """A topic that no group consumes."""
 
     topic: str
@@ -334,8 +331,7 @@ class TopicContent:
     newest: tuple[int, int] | None  # (physical offset, size) of the last record
 
 
-@dataclass(slots=True)
-class GroupSurvey:
+class GroupSurvey(Struct):
     """The answer for one store."""
 
     lines: list[GroupTopic] = field(default_factory=list)  # most to tell first, the broker's own groups last

@@ -14,11 +14,11 @@ incomplete.
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from rmqinspect.codec.arrays import Span, intersect
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
@@ -67,8 +67,7 @@ _ENTRY_SIZE: int = IndexEntry.sizeof()
 # --- gathering them ---------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Hits:
+class Hits(Struct):
     """The records that are found, as they come: `watch` the stores, `take` the hits; `evidence_of` tells of them."""
 
     rows: list[tuple[Store, dict[str, Any]]] = field(default_factory=list)

@@ -5,14 +5,16 @@ an offset msg id without a hit -> searched again as a producer's id; an id or a 
 questions without a hit in any store -> Explainer -> a miss for each store (`find.misses`)
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Span, merge
 from rmqinspect.commitlog.record_reader import RecordReader
@@ -51,8 +53,7 @@ class Target(NamedTuple):
     unread: tuple[str, ...] = ()  # files and folders of the log that cannot be read
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(Struct, frozen=True):
     """What was read of one store, and what it holds."""
 
     store: Store
@@ -186,7 +187,10 @@ class Finding:
         for question in self.questions:
             if question.text not in self._answered and question.select(rows).num_rows:
                 self._answered.add(question.text)
-                if question.kind == KEY and not replace(question.alone, keys_name_ids=False).select_rows(rows).num_rows:
+                if (
+                    question.kind == KEY
+                    and not dataclasses.replace(question.alone, keys_name_ids=False).select_rows(rows).num_rows
+                ):
                     self.readings[question] = CLIENT_ID
                 if question.kind == ID:
                     self.readings[question] = CLIENT_ID if question.place is None else OFFSET_ID

@@ -22,12 +22,13 @@ message.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.copies import NO_COPIES, Stored, copy_of
 from rmqinspect.broker.transactions import (
@@ -149,8 +150,7 @@ _OP_TOPICS = {HALF_TOPIC: OP_TOPIC, ROCKSDB_HALF_TOPIC: ROCKSDB_OP_TOPIC}
 _NOT_ALL_SEARCHED = f"among {_MOST_OPS} op records behind it none is about it; later ones were not searched"
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Struct, frozen=True):
     """The transaction of a message. Places are physical offsets."""
 
     state: str  # as in the table `transactions`
@@ -262,8 +262,7 @@ _MOST_TIMERS = 2000  # records of the timer topic that are searched for one that
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True, slots=True)
-class Passing:
+class Passing(Struct, frozen=True):
     """How a group stands to one place of a message in a queue."""
 
     topic: str
@@ -273,8 +272,7 @@ class Passing:
     passed: Passed
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLife:
+class GroupLife(Struct, frozen=True):
     """What a message's life holds of one consumer group."""
 
     group: str
@@ -283,8 +281,7 @@ class GroupLife:
     pops: tuple[MessagePop, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(Struct, frozen=True):
     """The life of one message. Places are physical offsets."""
 
     record: Step  # the one that was asked for

@@ -1,8 +1,9 @@
 """Which index files lead to a record of a message's life, by each of its keys, and why none does."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from rmqinspect.broker.dispatch import has_index_keys
 from rmqinspect.codec.arrays import Span
@@ -13,8 +14,7 @@ from rmqinspect.index.lookup import look_up
 from rmqinspect.text import describe_offset
 
 
-@dataclass(frozen=True, slots=True)
-class KeyEntry:
+class KeyEntry(Struct, frozen=True):
     """One key of a record, and the index files with an entry that leads from it to the record."""
 
     kind: str  # msg_id or key

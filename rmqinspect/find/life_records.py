@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
@@ -22,6 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from rmqinspect.broker.copies import Copy, Links, Stored, copy_of, links_of
 from rmqinspect.broker.groups import Ack, Checkpoint, PopStates, dlq_topic, is_retry_of, own_name, read_body
@@ -82,8 +82,7 @@ _OF_GROUPS = (RETRY_PREFIX, DLQ_PREFIX)
 _WHERE_COPIES_GO = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, GIVEN_UP_TOPIC)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One record of a message's life. Times are ms since 1970, None outside the years 1 to 9999."""
 
     physical_offset: int
@@ -116,8 +115,7 @@ class Step:
         return frozenset((*self.links.origins, *half))
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(Struct, frozen=True):
     """How the copies of a message were searched."""
 
     index_files: int  # that were asked
@@ -126,8 +124,7 @@ class Searched:
     remarks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePop:
+class MessagePop(Struct, frozen=True):
     """The last pop of a message by a group. Times are ms."""
 
     group: str

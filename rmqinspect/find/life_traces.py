@@ -11,7 +11,6 @@ Source: AsyncTraceDispatcher, SendMessageTraceHookImpl, ConsumeMessageTraceHookI
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import groupby
@@ -19,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from rmqinspect.codec.arrays import Span, uncovered
 from rmqinspect.codec.java import index_hash, index_key
@@ -41,8 +41,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(Struct, frozen=True):
     """What a client traced of one sending, consumption, end of a transaction, or recall. Times are ms."""
 
     kind: str  # sent, consumed, ended, recalled

@@ -11,14 +11,16 @@ The first that holds is the reason. What was searched, and what was not, stands 
 that follows is worded in `find.answers`.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Span
 from rmqinspect.codec.message_id import decode, host_text
@@ -75,8 +77,7 @@ _NAMED = 3  # records that an explanation names
 _QUEUES = 16  # queues that an explanation names
 
 
-@dataclass(slots=True)
-class Miss:
+class Miss(Struct):
     """Why one store has no answer to one question."""
 
     store: str
@@ -202,7 +203,7 @@ class Explainer:
         assert wanted is not None
         assert queue_id is not None
         yield self._excluded(question, self._relaxed(question))
-        everywhere = replace(question.alone, in_queues=False)
+        everywhere = dataclasses.replace(question.alone, in_queues=False)
         if unqueued := self._first(self._plan(everywhere), everywhere.select_rows):
             kinds = ", ".join(f"{describe_row(row)} is {row['transaction']}" for row in unqueued[:_NAMED])
             yield Found(NOT_IN_QUEUE, f"{kinds}: such records get no queue unit")

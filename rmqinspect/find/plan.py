@@ -29,12 +29,13 @@ span is entered in one of two ways:
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Span, intersect, merge, uncovered
 from rmqinspect.codec.java import ID_MARKS, index_hash, index_key
@@ -152,8 +153,7 @@ def _describe(spans: Sequence[Span], whole: Span, found: Found) -> str:
     return f"{count(found.files, 'index file')}, and the {read} of the log that they do not cover"
 
 
-@dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(Struct, frozen=True):
     """What of a log to read for a selection. Spans are physical offsets [start, end), ascending, disjoint."""
 
     spans: tuple[Span, ...]  # the range asked for: a gap in it may hold what was asked for

@@ -9,10 +9,10 @@ it was meant (`broker.client`).
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
+from msgspec import Struct
 
 from rmqinspect.broker import client
 from rmqinspect.broker.client import Received, received
@@ -49,8 +49,7 @@ MESSAGES = pa.schema(
 """The messages of an answer. The queue offset is that of the unit, which in a light queue is not the record's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed(Generic[Answered]):
+class Agreed(Struct, Generic[Answered], frozen=True):
     """What some releases answer alike."""
 
     releases: tuple[str, ...]
@@ -102,8 +101,7 @@ class Refused(NamedTuple):
     max_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class AskedQueue:
+class AskedQueue(Struct, frozen=True):
     """A queue of a store that is asked, None if the store has no such queue."""
 
     store: Store

@@ -4,10 +4,11 @@ The queue units that lead, or should lead, to a record: of its own queue, and of
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.dispatch import further_units, has_queue_unit
 from rmqinspect.codec.java import java_string_hash
@@ -25,8 +26,7 @@ from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC
 _MOST_OTHER_FILES = 2000  # each costs about ten small reads
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A queue unit that points at a record, or stands where the one that should does."""
 
     file: QueueFile
@@ -182,8 +182,7 @@ STATES = {
 """States of the unit that a record should have, with their meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A queue unit that leads to a record, or does not."""
 
     topic: str

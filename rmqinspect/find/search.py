@@ -22,14 +22,17 @@ by no query. Nor does it find the ids that SendResult names for a batch of 5.x. 
 Source: MessageDecoder#encodeMessage, DefaultMQProducer#batch, MessageExtEncoder#encode; RocketMQ 5.0.0 and later.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Span, intersect, merge
 from rmqinspect.codec.layout import walk_fields
@@ -62,8 +65,7 @@ _PARTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """One thing asked for."""
 
     kind: str
@@ -79,7 +81,7 @@ class Question:
     def others(self, selection: Selection) -> Selection:
         """Return the filters of a selection that are no part of the question."""
         none = Selection()
-        return replace(selection, **{name: getattr(none, name) for name in _PARTS[self.kind]})
+        return dataclasses.replace(selection, **{name: getattr(none, name) for name in _PARTS[self.kind]})
 
     @property
     def asked(self) -> str:
@@ -110,7 +112,7 @@ def questions_of(selection: Selection, redaction: Redaction | None = None) -> li
         option = f"--queue {selection.queue_id} --queue-offset {_as_given(selection.queue_offsets)}"
         asked = {topic: f"-t {topic} {option}" for topic in topics}
         return [
-            Question(QUEUE_OFFSET, text, replace(bare, topics=(topic,)), f"is in {topic} {where}", text)
+            Question(QUEUE_OFFSET, text, dataclasses.replace(bare, topics=(topic,)), f"is in {topic} {where}", text)
             for topic, text in asked.items()
         ]
     if selection.keys:
@@ -211,8 +213,7 @@ COLUMNS = frozenset({"physical_offset", "store_timestamp", "status", "topic"})
 """Columns of `messages` that a search looks at."""
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(Struct):
     """What was read of one store. Offsets are physical, times in microseconds."""
 
     way: str  # by the index, …

@@ -14,13 +14,14 @@ Times are those of the records, not of the files: a copy of a store has other fi
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from rmqinspect.broker import delays
 from rmqinspect.broker.gone import expired_segments
@@ -52,8 +53,7 @@ _MISSING = pa.array([delays.STATES[delays.LOST], delays.STATES[delays.UNKNOWN]])
 _SHOWN = ("source", "level", "due_timestamp", "state", "real_topic", "msg_id", "physical_offset", "reason")
 
 
-@dataclass(slots=True)
-class PlaceCount:
+class PlaceCount(Struct):
     """The messages of a level or of a timer. Times are in microseconds."""
 
     states: Counter[str] = field(default_factory=Counter)
@@ -74,8 +74,7 @@ class PlaceCount:
         self.delay = min((one for one in (self.delay, delay) if one is not None), default=None)
 
 
-@dataclass(slots=True)
-class DelaySummary:
+class DelaySummary(Struct):
     """The messages of a store."""
 
     most: int  # rows kept of each kind
@@ -126,16 +125,14 @@ def _due(row: Row) -> tuple[bool, Any]:
     return row["due_timestamp"] is None, row["due_timestamp"]
 
 
-@dataclass(frozen=True)
-class Oldest:
+class Oldest(Struct, frozen=True):
     """The pending message whose first copy was stored first."""
 
     born: datetime | None  # None: outside the years 1 to 9999
     check_times: int
 
 
-@dataclass(frozen=True)
-class Fate:
+class Fate(Struct, frozen=True):
     """What brokers will do with pending messages: how many."""
 
     asked_again: int
@@ -249,8 +246,7 @@ def _in_time(found: StoreTransactions, rows: Ints, selection: Selection) -> Bool
     return np.concatenate(passed)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """The oldest message of a queue that a group has not consumed."""
 
     position: Position
@@ -258,8 +254,7 @@ class Waiting:
     physical_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """What a retention of some hours deletes; `hours` are counted back from the last record."""
 
     hours: float

@@ -9,12 +9,12 @@ passed. Damage is a row: a context that cannot be read has what can be read of i
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.decompress import decompress

@@ -43,11 +43,11 @@ Source: MappedFileQueue#getMappedFileByTime, CommitLog#pickupStoreTimestamp.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.broker.version_estimate import RELEASES, estimate_store
 from rmqinspect.codec.arrays import Ints, Span, intersect, merge
@@ -66,8 +66,7 @@ from rmqinspect.topics import LMQ_PREFIX
 NEAR = 512 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """How one filter finds its records: the spans of the log that may hold them, and what to say of it."""
 
     name: str

@@ -11,10 +11,11 @@ by who reads it.
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from queue import Empty, Queue
 from threading import Thread
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rmqinspect.errors import BadOption, RmqinspectError
 from rmqinspect.schemas import ROOT_FOLDERS

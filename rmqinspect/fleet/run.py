@@ -24,11 +24,12 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from rmqinspect.errors import RmqinspectError, Unreadable
 from rmqinspect.store.reader import FileReader
@@ -116,8 +117,7 @@ def side_by_side(
             worker.stop()
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Struct):
     """A process, as the one that waits for it sees it."""
 
     process: BaseProcess

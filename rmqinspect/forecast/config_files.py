@@ -16,8 +16,9 @@ RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from rmqinspect.broker.gone import OFFSETS, emptied_config, gone_config
 from rmqinspect.broker.start_rules import Rules
@@ -48,8 +49,7 @@ _FIRST: Mapping[str, tuple[str, ...]] = {
 """Files that are read before the store is loaded, in the broker's order, by the rule `config_files`."""
 
 
-@dataclass(slots=True)
-class ConfigStart:
+class ConfigStart(Struct):
     """What a start does to the files of `config/`."""
 
     from_backup: list[str] = field(default_factory=list)  # names of files whose .bak is read

@@ -22,11 +22,11 @@ Source: DLedgerMmapFileStore#recover; library dledger 0.1 to 0.3.2.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.kernels import Bytes, IntsOut, int32_at, int64_at, kernel

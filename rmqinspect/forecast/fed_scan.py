@@ -11,11 +11,11 @@ Source: CommitLog#recoverNormally, #recoverAbnormally, as `forecast.scan`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.commitlog.records import Records
@@ -53,8 +53,7 @@ class FedPart(NamedTuple):
         return cls(int(begins[0]), int(begins[-1]), int(ends[-1]), len(found), doubts, sound)
 
 
-@dataclass
-class FedScan:
+class FedScan(Struct):
     """A scan that several walks wait for, and what it was fed so far."""
 
     asked: Sequence[Asked]
@@ -65,10 +64,10 @@ class FedScan:
     _records: int = 0
     _met: int = 0  # doubts
     _holds: bool = True
+    took: bool = False  # anything
 
     def __post_init__(self) -> None:
         self._index = self.asked[0].first
-        self.took = False  # anything
 
     @property
     def begin(self) -> int:

@@ -13,10 +13,10 @@ RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
@@ -56,8 +56,7 @@ class Header(NamedTuple):
     index_count: int  # next free entry; the first is 1
 
 
-@dataclass(slots=True)
-class IndexState:
+class IndexState(Struct):
     """The index files of a broker that started: change it with `dispatch`."""
 
     settings: Settings

@@ -16,12 +16,12 @@ combinations only those are, that are better than all before them.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Protocol, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.unread import segments_in
@@ -325,7 +325,7 @@ _OF_THE_RELEASE = ("release", "era", "clean_exit", "decisions", "assumptions", "
 
 def same_answer(outcome: Outcome) -> str:
     """Return what two outcomes have in common if they are the same answer."""
-    values = attrgetter(*(name for name in Outcome.__dataclass_fields__ if name not in _OF_THE_RELEASE))
+    values = attrgetter(*(name for name in Outcome.__struct_fields__ if name not in _OF_THE_RELEASE))
     return repr(values(outcome))
 
 

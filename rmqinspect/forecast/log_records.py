@@ -7,8 +7,10 @@ it (`forecast.feed`). A forecast that reads the log itself keeps 25 bytes for ea
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.missing import missing_in
@@ -51,8 +53,7 @@ class LogView:
         return QueueLog(QueueRecords.joined(found), self._comparison, queue, self._ranges)
 
 
-@dataclass
-class LogRecords:
+class LogRecords(Struct):
     """The records of all segments that one store and its other choices have, each segment read once."""
 
     jobs: int = 1

@@ -15,10 +15,11 @@ name: a few numbers, however many are lost. `lost_records` makes a filter of it.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.columns import PHYSICAL_OFFSET
@@ -47,8 +48,7 @@ _FOLDERS = {"consumequeue/": SIMPLE, "batchconsumequeue/": BATCH}  # kinds of fi
 _COUNTED = (0, int(SysFlag.TRANSACTION_COMMIT))
 
 
-@dataclass(slots=True)
-class LossFold:
+class LossFold(Struct):
     """Sums of the records of a part of the log."""
 
     queues: Tally = field(default_factory=Tally)  # topic, queue id
@@ -172,8 +172,7 @@ def count_losses(
     return fold
 
 
-@dataclass
-class LossCounter:
+class LossCounter(Struct):
     """Counts what lies behind several ends of one log; no byte of it is read twice."""
 
     store: Store

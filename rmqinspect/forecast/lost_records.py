@@ -6,7 +6,9 @@ unit are none of them: they can be read from the log after the start, too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.evidence import Announce, of_parts
@@ -21,8 +23,7 @@ _BEHIND_ALL = 1 << 63
 _NOWHERE = _BEHIND_ALL - 1  # no record begins there
 
 
-@dataclass(frozen=True, slots=True)
-class LostAtStart:
+class LostAtStart(Struct, frozen=True):
     """What a start gives up of one store."""
 
     records: LostRecords

@@ -5,9 +5,10 @@ Everything "after" is the state when the broker serves: after load, recovery, st
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
+
+from msgspec import Struct, field
 
 from rmqinspect import notebook
 from rmqinspect.broker.acknowledged import Acknowledged
@@ -77,8 +78,7 @@ class Decision(NamedTuple):
     source: str  # class#method
 
 
-@dataclass(slots=True)
-class QueueOutcome:
+class QueueOutcome(Struct):
     """A queue before and after the start. Offsets are queue offsets; the maximum is one behind the last."""
 
     topic: str
@@ -94,8 +94,7 @@ class QueueOutcome:
     given_twice: int = 0  # queue offsets that records behind the new end, or without a unit, have taken already
 
 
-@dataclass(slots=True)
-class Losses:
+class Losses(Struct):
     """What lies at or behind the new end of the log and is given up, each record once."""
 
     messages: int = 0
@@ -203,8 +202,7 @@ class LostQueue(NamedTuple):
     given_twice: int  # at least: offsets that these records have, and that the broker gives out again
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """The answer for one release (or an era: all of its releases answer the same)."""
 
     release: str
@@ -240,7 +238,7 @@ class Outcome:
     doubled: tuple[
         str, ...
     ] = ()  # files of the log that stay and begin at one place: dispatch does not get beyond them
-    led: Mapping[tuple[str, int], Any] | None = field(default=None, compare=False)  # `queues.Led`, until it is priced
+    led: Mapping[tuple[str, int], Any] | None = None  # `queues.Led`, until it is priced
     queues: list[QueueOutcome] = field(default_factory=list)  # by topic and queue id
     index_files_after: list[str] = field(default_factory=list)  # those that are there now
     new_index_files: int = 0  # made by the start, named by its clock
@@ -382,8 +380,7 @@ class Alternative(NamedTuple):
         return self.remedy.moved
 
 
-@dataclass(slots=True)
-class InReplica:
+class InReplica(Struct):
     """What another store has of the records that a start gives up."""
 
     name: str
@@ -404,8 +401,7 @@ class InReplica:
         return self.missing_by_topic.total()
 
 
-@dataclass(frozen=True, slots=True)
-class SalvagePrice:
+class SalvagePrice(Struct, frozen=True):
     """What a new store by `salvage` would have lost; the start of that one loses nothing more."""
 
     release: str  # for which it would be written
@@ -417,8 +413,7 @@ class SalvagePrice:
     refused: str | None = None  # why there would be none
 
 
-@dataclass(slots=True)
-class Forecast:
+class Forecast(Struct):
     """The answers for all releases that were walked; one outcome for each era whose releases answer differently.
 
     >>> import rmqinspect

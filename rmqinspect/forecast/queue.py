@@ -13,9 +13,9 @@ Source: ConsumeQueue, BatchConsumeQueue, MappedFileQueue; RocketMQ 4.0.0 to 5.5.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
@@ -42,8 +42,7 @@ _KEPT = 1 << 20  # newest units of all queues that are kept
 _RUN_COST = 16  # what a run takes beside its units, in units
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """Units that the start has written one behind the other into a file."""
 
     first: int  # row in the file
@@ -53,8 +52,7 @@ class Run:
     units: Ints | None = None  # None: all are taken for the first one
 
 
-@dataclass(slots=True)
-class File:
+class File(Struct):
     """A mapped file of a queue."""
 
     base: int
@@ -66,8 +64,7 @@ class File:
     runs: list[Run] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(Struct):
     """The runs of all queues of a walk whose units are kept, in the order of writing."""
 
     runs: deque[Run] = field(default_factory=deque)

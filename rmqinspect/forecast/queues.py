@@ -14,11 +14,11 @@ Source: ConsumeQueue, DefaultMessageStore#recover, ConsumeQueueStore (5.0.0+); R
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.broker.dispatch import further_units, unreadable_offset
 from rmqinspect.broker.eras import searches_minimum
@@ -53,8 +53,7 @@ _DIGITS = 18  # of a number that always fits into a long
 _PENDING = 1 << 18  # units that are kept before they are put
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(Struct, frozen=True):
     """A queue as its files say; the numbers of the table `queues`."""
 
     min_offset: int

@@ -11,10 +11,10 @@ Source: RocksDBConsumeQueueStore, RocksDBConsumeQueueOffsetTable, RocksDBConsume
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints, Units
@@ -34,8 +34,7 @@ _UNIT = dtype_of(QueueUnit)
 _WINDOW = 1 << 16  # units read at a time
 
 
-@dataclass(slots=True)
-class RocksdbTable:
+class RocksdbTable(Struct):
     """The queues in RocksDB as they are, read once for all walks."""
 
     offsets: QueueOffsets

@@ -22,12 +22,12 @@ AdminBrokerProcessor#deleteTopic, ConsumerOffsetManager#cleanOffsetByTopic (5.0.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.former_topics import may_be_made_again
 from rmqinspect.codec.arrays import Bools, Ints
@@ -51,8 +51,7 @@ class QueueReach(NamedTuple):
     doubtful: tuple[int, ...] = ()  # the queue offsets of these units, and of those whose record is damaged
 
 
-@dataclass(slots=True)
-class Reach:
+class Reach(Struct):
     """What consumers do not get after a start."""
 
     queues: dict[Queue, QueueReach] = field(default_factory=dict)  # those of which they do not get something

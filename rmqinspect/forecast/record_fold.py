@@ -16,10 +16,10 @@ no more is kept than sums for each queue, however long the log is: its units say
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
@@ -109,8 +109,7 @@ _NONE = np.empty(0, np.int64)
 NO_RECORDS = QueueRecords(_NONE, _NONE, _NONE, np.empty(0, np.uint8))
 
 
-@dataclass(slots=True)
-class RecordFold:
+class RecordFold(Struct):
     """The records of a part of the log that get queue units."""
 
     store: Store  # where originals of copies are looked for

@@ -16,8 +16,9 @@ Source: `rmqinspect.rescue`.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from operator import attrgetter, itemgetter
+
+from msgspec.structs import replace
 
 from rmqinspect.broker.groups import is_system_group
 from rmqinspect.forecast.evidence import Evidence

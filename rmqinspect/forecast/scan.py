@@ -24,12 +24,13 @@ Source: DefaultMessageStore.ReputMessageService#doReput, MappedFileQueue#findMap
 RocketMQ 4.5.0 to 5.5.0.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.byte_ranges import Numbering
@@ -398,7 +399,7 @@ def _through(
         take(
             batch
             if inside.all()
-            else replace(batch, records=batch.records.select(inside), numbers=batch.numbers[inside])
+            else dataclasses.replace(batch, records=batch.records.select(inside), numbers=batch.numbers[inside])
         )
 
     counted = 0

@@ -17,11 +17,11 @@ Source: CommitLog#checkMessageAndReturnSize.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
@@ -197,8 +197,7 @@ class Tests(NamedTuple):
         )
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """The valid records of one segment from a position on, as a scan with some tests finds them."""
 
     end: int  # position of what is no valid record

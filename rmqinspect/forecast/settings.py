@@ -10,9 +10,11 @@ Source: MixAll#properties2Object, MessageStoreConfig, BrokerConfig; RocketMQ 4.0
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
 from os.path import join, normpath
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS
 from rmqinspect.broker.start_rules import Rules
@@ -34,8 +36,7 @@ _LEAST_TIMES = 5  # a compaction log is at least so many times as long as its qu
 _ASKED_INDEX_FILES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Values by name; sizes are bytes. Names in broker.conf are the same in camelCase (`SPELLINGS` has exceptions)."""
 
     mapped_file_size_commit_log: int = 1 << 30

@@ -9,9 +9,9 @@ whatever a remedy or a start does to its queues.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.former_topics import NO_END, Life, lives_of
 from rmqinspect.codec.arrays import Bools, Ints
@@ -32,8 +32,7 @@ class OtherUnits(Exception):
     """The units of a queue are not those that were compared with the log, or too many."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """What a comparison of a log with its queues has found, by queue."""
 
     settled: Mapping[Queue, Settled] = field(default_factory=dict)

@@ -21,10 +21,10 @@ AutoSwitchHAService#computeConfirmOffset; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools
@@ -61,8 +61,7 @@ Test = Callable[[FirstRecord], str | None]
 """Says why the first record of a segment does not pass; None if it passes."""
 
 
-@dataclass(slots=True)
-class _Choice:
+class _Choice(Struct):
     """A segment, and what was found in those that were looked at."""
 
     index: int = 0

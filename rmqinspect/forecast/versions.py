@@ -4,13 +4,15 @@ A walk is made for each era of the releases asked for; all of them share what is
 are the same become one. What is lost is counted once for each end of the log that a walk comes to.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.client import OTHER_RECORD
 from rmqinspect.broker.consumer_queue import ConsumerLog, open_queue
@@ -67,8 +69,7 @@ _AS_COPIED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ForecastRequest:
+class ForecastRequest(Struct, frozen=True):
     """What is asked for."""
 
     release: str | None = None  # None: those that may have written the store
@@ -166,7 +167,7 @@ class Forecaster:
 
         def after(remedy: Remedy) -> Teller:
             if remedy not in tellers:
-                remade = replace(self._evidence, store=remedied(self._store, remedy))
+                remade = dataclasses.replace(self._evidence, store=remedied(self._store, remedy))
                 tellers[remedy] = Teller(remade, self._request, self._store)
             return tellers[remedy]
 

@@ -16,9 +16,9 @@ Source: IndexFile, IndexHeader; RocketMQ 4.0.0 to 5.5.0.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Units
@@ -45,8 +45,7 @@ _WINDOW = (4 << 20) // _ENTRY_SIZE  # entries read at a time
 _SLOT_WINDOW = (1 << 20) // _SLOT_SIZE  # slots read at a time; in a hole none is
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(Struct, frozen=True):
     """Numbers of slots and entries; entry 0 is never used."""
 
     slots: int
@@ -74,8 +73,7 @@ class Geometry:
 DEFAULT_GEOMETRY = Geometry(DEFAULT_SLOTS, DEFAULT_ENTRIES)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFile:
+class IndexFile(Struct, frozen=True):
     """An index file, its header and its geometry."""
 
     file: StoreFile

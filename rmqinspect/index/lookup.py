@@ -16,10 +16,10 @@ Source: IndexFile, IndexService; RocketMQ 4.0.0 to 5.5.0.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Span, Units, merge
@@ -50,8 +50,7 @@ _NEARBY_SLOTS = 512  # looked at around an empty slot: all empty in a file with 
 _LIKELY_USED = 0.05  # entries per slot above which so many neighbours are never all empty
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """What the index knows about some keys. Offsets are physical."""
 
     places: dict[str, set[int]]  # for each key: of records with one of its hashes, not proven

@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from rmqinspect.statuses import SOUND
 from rmqinspect.text import cut_utf8
@@ -19,8 +19,7 @@ PREVIEW_SIZE = 60
 """Bytes of a body that `--body preview` shows: about one line of a terminal."""
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """How to show rows."""
 
     zone: tzinfo = UTC

@@ -5,9 +5,10 @@ less room, so that the page stays small.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import tzinfo
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from rmqinspect.commands import EXPLAIN, GROUPS, USAGE, fill_command
 from rmqinspect.commitlog.log_runs import MOST_RUNS

@@ -12,8 +12,10 @@ draws the same from its data, which a page holds as JSON.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from rmqinspect.commands import SHOW, fill_command
 from rmqinspect.commitlog.log_runs import KINDS, Run
@@ -103,8 +105,7 @@ class Lane(NamedTuple):
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(Struct, frozen=True, dict=True):
     """The picture of one store. The runs cover [start, end) without gap or overlap."""
 
     store: str  # as given
@@ -120,10 +121,10 @@ class Picture:
     gives_up_from: int | None = None  # physical offset where the next start cuts the log; None: it does not
     log_end: int | None = None  # behind the last record; None: not known
     words: Sequence[str] = ()  # what names the store in a command
-    _bases: list[int] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_bases", [strip.start for strip in self.strips])
+    @cached_property
+    def _bases(self) -> list[int]:
+        return [strip.start for strip in self.strips]
 
     @property
     def damaged(self) -> list[Run]:

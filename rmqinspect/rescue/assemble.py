@@ -20,11 +20,13 @@ A single time that is out of order between neighbours that are in order is damag
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from ipaddress import ip_address
 from statistics import median_low
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.rescue.claims import MOST_ORIGINS, OLDER_MS, Claims, Runs, image_and_position
 from rmqinspect.schemas import message
@@ -63,8 +65,7 @@ class Ambiguity(NamedTuple):
     detail: str
 
 
-@dataclass(slots=True)
-class CarvedLog:
+class CarvedLog(Struct):
     """One life of one broker's log: pieces, ascending, that do not overlap."""
 
     name: str  # address:port of the broker that stored most of it; of an earlier life with its number
@@ -78,8 +79,7 @@ class CarvedLog:
         return sum(piece.size for piece in self.pieces)
 
 
-@dataclass(slots=True)
-class Assembly:
+class Assembly(Struct):
     """What a set of images holds, put together again."""
 
     logs: list[CarvedLog]  # by host; the last life of each first

@@ -25,10 +25,11 @@ Invariants:
 
 import zlib
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rmqinspect.codec import kernels
@@ -98,8 +99,7 @@ class FoundRecords(Records):
         return self.base + self.starts
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """Records that begin in one window of an image, by position; each column has one row for each of them."""
 
     records: FoundRecords  # valid until the next step of the iterator

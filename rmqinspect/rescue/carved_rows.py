@@ -5,14 +5,15 @@ itself. What a cut record does not tell is null; its body is what may be its bod
 than 64 KiB, unless it is whole.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from rmqinspect.codec.byte_ranges import take_ranges
 from rmqinspect.commitlog.columns import WRONG_CRC
@@ -297,5 +298,5 @@ def summary(images: Images, counts: np.ndarray, outcomes: np.ndarray, *, name_ho
 
 
 CARVED_TABLE = Table("carved", SCHEMA, BRIEF, carved_rows, scans=(), sound=SOUND)
-NAMELESS_TABLE = replace(CARVED_TABLE, rows=partial(carved_rows, name_hosts=False))
+NAMELESS_TABLE = dataclasses.replace(CARVED_TABLE, rows=partial(carved_rows, name_hosts=False))
 """The same where hosts must not be told."""

@@ -9,8 +9,9 @@ record of a segment comes along where it follows in the image: it also tells how
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import gcd
+
+from msgspec.structs import replace
 
 from rmqinspect.codec.record_proof import blank_size
 from rmqinspect.errors import NotAStore, Refused, Unreadable

@@ -12,7 +12,8 @@ Where none answers, the record is kept as it is: what contradicts it may be what
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import lazy
 from rmqinspect.commitlog.record_reader import RecordReader

@@ -9,7 +9,8 @@ import os
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rmqinspect.errors import NotAStore, RmqinspectError, Unreadable
 from rmqinspect.store.discover import infer_segment_size, open_store

@@ -15,8 +15,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.delays import DEFAULT_LEVELS, level_delay
 from rmqinspect.broker.gone import TOPICS, gone_config
@@ -80,8 +82,7 @@ Note = Callable[[str], None]
 Advance = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildRequest:
+class RebuildRequest(Struct, frozen=True):
     """What is asked for."""
 
     target: str
@@ -96,8 +97,7 @@ class RebuildRequest:
     set_offsets: bool = False  # set consumer offsets beyond the end of their queue back to it, in the new store
 
 
-@dataclass(slots=True)
-class Result:
+class Result(Struct):
     """What was made; not named yet."""
 
     receipt: document.Receipt

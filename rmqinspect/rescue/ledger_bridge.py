@@ -14,7 +14,8 @@ Source: DLedgerMmapFileStore#recover, DLedgerEntryCoder#encode, MmapFileList#pre
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rmqinspect.rescue.bridge import SMALLEST, USUAL, Write, bridge_record
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryBlank, EntryHead
@@ -25,8 +26,7 @@ SMALLEST_ENTRY: int = HEAD + SMALLEST
 _USUAL_ENTRY = HEAD + USUAL
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Struct, frozen=True):
     """Consecutive entries that stand in the place of lost ones."""
 
     index: int  # of the first

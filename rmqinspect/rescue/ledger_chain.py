@@ -13,9 +13,10 @@ Source: DLedgerMmapFileStore#recover.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import groups
 from rmqinspect.codec.layout import dtype_of
@@ -29,8 +30,7 @@ _LOOKED_AT = 64  # runs before one that may be the one before it in the chain
 _MOST_TERM = _MOST_INDEX = 1 << 58  # of entries: a unit of the index has a place
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Run:
+class Run(Struct, frozen=True, order=True):
     """Entries that touch, whose indexes count up, of one term: bytes [start, end) of one segment."""
 
     start: int

@@ -8,10 +8,10 @@ Source: DLedgerMmapFileStore#recover, DLedgerEntryCoder#encodeIndex.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
@@ -26,8 +26,7 @@ _READ = 1 << 16  # units read at a time
 _MOST = 1 << 20  # units of one hole that are looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A unit of the index."""
 
     position: int

@@ -17,8 +17,10 @@ Invariants: those of `log_plan`; and the indexes of the entries that are written
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from operator import attrgetter
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.layout import walk_fields
 from rmqinspect.damage.patterns import one_flip
@@ -48,8 +50,7 @@ _FROM_INDEX = "the unit of the DLedger index that leads here"
 _FROM_RECORD = "that of the record in the entry, which proves itself"
 
 
-@dataclass(frozen=True, slots=True)
-class _Around:
+class _Around(Struct, frozen=True):
     """The entries around a place, None at an end of the log."""
 
     before: Run | None

@@ -15,8 +15,10 @@ segment; every sound byte of `Composite` is in one, but for a record that the ga
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.codec.layout import ParsedFields, walk_fields
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
@@ -40,8 +42,7 @@ _MOST_MISSING = 4096  # segments between two that are there
 _MOST_STEPS = 200_000  # places of one hole that are looked at: crafted bytes may be nothing but heads
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """What could not be saved: bytes [start, end) of the log, as far as a message of it can be told."""
 
     start: int
@@ -55,8 +56,7 @@ class Lost:
     fields: ParsedFields | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """Bytes [start, end) of the plan."""
 
     start: int
@@ -68,8 +68,7 @@ class Kept:
     entries: Entries | None = None  # of a bridge of a DLedger log
 
 
-@dataclass(slots=True)
-class LogPlan:
+class LogPlan(Struct):
     """The log that is written."""
 
     size: int  # bytes of a segment

@@ -30,9 +30,9 @@ CommitLog#getMaxOffset; RocketMQ 4.0.0 to 5.5.0. What real store classes make of
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.dispatch import Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
@@ -66,8 +66,7 @@ _MOST_ASKED = 4  # records of a window of units that are asked whose they are
 _MOST_IN_BATCH = 2**15 - 1
 
 
-@dataclass(slots=True)
-class _Told:
+class _Told(Struct):
     """What is told of one queue without a record in the new log."""
 
     offsets: list[tuple[int, int]] = field(default_factory=list)  # lost, [first, end)

@@ -26,10 +26,10 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.codec.arrays import Ints, Units, groups
 from rmqinspect.codec.layout import dtype_of
@@ -82,8 +82,7 @@ def may_be_folder(topic: str) -> bool:
     return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
 
 
-@dataclass(slots=True)
-class QueueWritten:
+class QueueWritten(Struct):
     """What was written of one queue: its offsets are [first, end), of which `copies` have the unit of a neighbour."""
 
     first: int

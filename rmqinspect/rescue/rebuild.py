@@ -14,10 +14,10 @@ Source: DefaultMessageStore.ReputMessageService#doReput and the dispatchers it c
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.dispatch import Dispatched, Dispatcher, holding
 from rmqinspect.broker.version_estimate import RELEASES
@@ -76,8 +76,7 @@ _NO_LEDGER = 1 << 63
 _CONFIRMS, _TELLS_PLACE = "5.1.1", "5.5.0"  # fields of the checkpoint: confirmPhyOffset, logicsPhysicalOffset
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What is written, and how: what a store does not say is the broker's default."""
 
     release: str  # of RELEASES: the broker that is to serve the store
@@ -92,8 +91,7 @@ class Plan:
     in_rocksdb: str | None = None  # the folder of the database that holds the queues; None: files
 
 
-@dataclass(slots=True)
-class Rebuilt:
+class Rebuilt(Struct):
     """What was written."""
 
     queues: dict[Queue, QueueWritten] = field(default_factory=dict)

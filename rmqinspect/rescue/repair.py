@@ -27,9 +27,11 @@ Source: CommitLog#checkMessageAndReturnSize for the proof.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
 from rmqinspect.commitlog.columns import RIGHT_CRC, WRONG_CRC
@@ -103,8 +105,7 @@ class Change(NamedTuple):
         return self.at + at, (self.before[at] ^ self.after[at]).bit_length() - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Struct, frozen=True):
     """A record that was damaged, as it was before, and what was changed."""
 
     place: int

@@ -16,12 +16,13 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
@@ -73,8 +74,7 @@ _ATTEMPTS = 3  # at files beside the log that fit
 _BRIDGE_ON_DISK = 8192  # bytes: its head and its end in a page each, its body a hole
 
 
-@dataclass(frozen=True, slots=True)
-class SalvageRequest:
+class SalvageRequest(Struct, frozen=True):
     """What is asked for."""
 
     target: str
@@ -90,8 +90,7 @@ class SalvageRequest:
     notes: tuple[str, ...] = ()  # about the sources, for the receipt
 
 
-@dataclass(slots=True)
-class Salvaged:
+class Salvaged(Struct):
     """What was made; not named yet."""
 
     receipt: document.SalvageReceipt

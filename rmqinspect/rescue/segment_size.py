@@ -13,9 +13,10 @@ A broker keeps the size in a Java int. Source: MessageStoreConfig#mappedFileSize
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice, pairwise
 from math import gcd
+
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.gaps import BRIDGED, Gap, plan_splits
 from rmqinspect.commitlog.scan import scan_split

@@ -23,12 +23,12 @@ Source: CommitLog.DefaultAppendMessageCallback#doAppend (prepared and rolled-bac
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.broker.former_topics import Life, beginnings, lives_of
 from rmqinspect.commitlog.gaps import plan_splits
@@ -98,8 +98,7 @@ class _Life(NamedTuple):
         return follows or any(one.offset + one.taken == other.offset for other in behind)
 
 
-@dataclass(slots=True)
-class Sequences:
+class Sequences(Struct):
     """What the order of a source's records tells."""
 
     changes: dict[int, Change] = field(default_factory=dict)  # by physical offset: proven

@@ -1,7 +1,8 @@
 """What `rebuild` asks of a source before anything is written: a sound log, and the library for what is in RocksDB."""
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rmqinspect.commands import SALVAGE, fill_command
 from rmqinspect.errors import DamageFound, NotAStore, Unreadable

@@ -19,9 +19,11 @@ Invariants:
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.gaps import BRIDGED
@@ -67,8 +69,7 @@ class Damage(NamedTuple):
     code: str = ""  # of `verify`; of a gap "", of a cut record CUT
 
 
-@dataclass(slots=True)
-class Source:
+class Source(Struct):
     """One source, judged."""
 
     name: str

@@ -10,8 +10,9 @@ RocksDBConfigManager, RocksDBTopicConfigManager, RocksDBSubscriptionGroupManager
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TextIO
+
+from msgspec import Struct
 
 from rmqinspect.schemas.rocksdb import LAST_HALF, SCAN_CHECKPOINT, TIMELINE_CHECKPOINT
 from rmqinspect.store.model import Place, Store, StoreFile
@@ -41,8 +42,7 @@ _STATE = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.log", re.ASCII)
 _MARKS = re.compile(r"CURRENT|MANIFEST-\d+", re.ASCII)  # of a folder that is a database, even a damaged one
 
 
-@dataclass(frozen=True, slots=True)
-class Database:
+class Database(Struct, frozen=True):
     """A folder of a store that RocksDB wrote."""
 
     place: Place
@@ -132,8 +132,7 @@ INDEX = "index.jsonl"  # it exists once all of the database is read
 PROCESS_OUTPUT = "output.txt"  # stdout and stderr: tracebacks, messages of the library
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One database to read. `index` gets a line of JSON for each file written, and the totals."""
 
     reads: str  # of readers.READERS: queues, ends, config, config_v2, entries

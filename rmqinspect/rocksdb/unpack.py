@@ -25,9 +25,11 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.errors import NotInstalled, Unreadable
@@ -118,8 +120,7 @@ _MAX_REASON = 300  # characters of what RocksDB says
 _MOST_REMOTE = 1 << 30  # bytes copied from a remote file system unless asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacking:
+class Unpacking(Struct, frozen=True):
     """Whether and where databases are unpacked. Picklable."""
 
     wanted: bool | None = None  # None: if the library is installed
@@ -327,8 +328,7 @@ def _with_queues(store: Store, files: Sequence[QueueFile], reach: int) -> Store:
     return replace(store, queue_files=tuple(merged), remarks=(*store.remarks, note) if note else store.remarks)
 
 
-@dataclass(slots=True)
-class _Queue:
+class _Queue(Struct):
     """What is known of a queue."""
 
     file: str = ""  # "": its units were not read, or it has none
@@ -358,8 +358,7 @@ class _Queue:
         return NotedEnds(behind if highest[0] < log_start else None, behind)
 
 
-@dataclass(slots=True)
-class _Unpacked:
+class _Unpacked(Struct):
     """The index that the other process wrote."""
 
     folder: str

@@ -5,9 +5,11 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.dispatch import has_queue_unit
 from rmqinspect.codec import message_id as ids
@@ -38,8 +40,7 @@ class Fact(NamedTuple):
     is_damage: bool = False
 
 
-@dataclass(frozen=True)
-class Inspected:
+class Inspected(Struct, frozen=True):
     """What is known about the offset asked for."""
 
     asked: int

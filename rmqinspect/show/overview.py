@@ -8,8 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.gone import TIMERCHECK, gone_config, how_gone, tiered_files
@@ -57,8 +58,7 @@ _FEATURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """How the last broker ended, by the files that it leaves or removes."""
 
     state: str  # clean, unclean, running, unknown (the store's root was not given)
@@ -69,8 +69,7 @@ class Stop:
     lock_seen: bool  # whether a holder would be visible; locks of remote files are not
 
 
-@dataclass(frozen=True, slots=True)
-class LogFacts:
+class LogFacts(Struct, frozen=True):
     """Segments by name and length, and the log's end."""
 
     segments: int
@@ -85,8 +84,7 @@ class LogFacts:
     end: LogEnd
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
+class QueueFacts(Struct, frozen=True):
     """Sums over all queues; `deepest` holds the most messages."""
 
     queues: int
@@ -96,8 +94,7 @@ class QueueFacts:
     beyond: int  # queues whose last unit points at or behind the log's end
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFacts:
+class IndexFacts(Struct, frozen=True):
     """Sums over the headers of all index files."""
 
     files: int
@@ -105,8 +102,7 @@ class IndexFacts:
     newest: int | None  # store time of the newest entry, ms
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFacts:
+class GroupFacts(Struct, frozen=True):
     """Consumer groups and the queues they have offsets for."""
 
     source: str | None  # names of the files; None without one
@@ -115,8 +111,7 @@ class GroupFacts:
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingFacts:
+class WaitingFacts(Struct, frozen=True):
     """Messages that wait in RocksDB."""
 
     source: str | None  # None: not in RocksDB, or not read
@@ -124,8 +119,7 @@ class WaitingFacts:
     halves: int
 
 
-@dataclass(frozen=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """Everything that `rmqinspect info` shows."""
 
     name: str

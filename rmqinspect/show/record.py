@@ -8,9 +8,10 @@ Notes on the fields of a record: the value for people, what it means, and whethe
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+
+from msgspec.structs import replace
 
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.java import java_string_hash, masked_crc32

@@ -10,13 +10,15 @@ filter without a counterpart is ignored.
 """
 
 import ast
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pyspark.sql import datasource as api
 from pyspark.sql.datasource import Filter
 
@@ -53,8 +55,7 @@ SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.it
 _NEXT_STARTS = "next_starts"
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option: its parser, its meaning, and its default as text."""
 
     name: str
@@ -174,8 +175,7 @@ _PATHS = ("path", "paths")  # set by `load`
 _AS_GIVEN = ("since", "until", "raw_body", "max_body", "split_size", "pushdown", "level")  # fields of Settings
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The parsed options of one load. Sent to every task: a few hundred bytes."""
 
     stores: tuple[tuple[str, Origin], ...]  # (name, how to open); "" gets its name when opened
@@ -248,7 +248,7 @@ def read_options(options: Mapping[str, str]) -> Settings:
         **{name: values[name] for name in _AS_GIVEN},
     )
     since, until = settings.times(None, datetime.now(UTC))
-    missing = replace(settings.selection, since=since, until=until).missing_columns(SCHEMAS[table])
+    missing = dataclasses.replace(settings.selection, since=since, until=until).missing_columns(SCHEMAS[table])
     if missing:
         raise BadOption(f"the table {table} has no column for {missing[0].replace('--', '').replace('-', '_')}")
     return settings
@@ -345,8 +345,7 @@ def _stores(options: Mapping[str, str], values: Mapping[str, Any]) -> tuple[tupl
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Hints:
+class Hints(Struct, frozen=True):
     """The rows that Spark will keep: those of `stores` (None: of all) that pass `selection`."""
 
     selection: Selection = field(default_factory=Selection)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from msgspec import Struct
 from pyspark.sql.datasource import InputPartition
 
 from rmqinspect.store.log_size import FEW, OPENING, LogFile, in_threads, log_files
@@ -68,8 +69,7 @@ class RangeTask(InputPartition):
         return self.start <= (split.segment.base + split.start if split.files else 0) < self.end
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(Struct, frozen=True):
     """What the planning of a load depends on, but for the stores."""
 
     table: str

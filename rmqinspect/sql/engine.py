@@ -10,11 +10,12 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.errors import BadOption, Refused
 from rmqinspect.sql.statement import one_select, wanted_keys
@@ -38,8 +39,7 @@ _CLOSED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a query may take."""
 
     memory: int  # bytes, of DuckDB
@@ -47,8 +47,7 @@ class Limits:
     zone: str = "UTC"  # of times in the query that have none
 
 
-@dataclass(slots=True)
-class Result:
+class Result(Struct):
     """The rows of a query."""
 
     schema: pa.Schema
@@ -129,8 +128,7 @@ def _in_a_line(error: duckdb.Error) -> BadOption | Refused:
 _END = None
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """A query in its thread. What it yields waits in a short queue."""
 
     connection: duckdb.DuckDBPyConnection

@@ -12,12 +12,13 @@ An expression is serialized by Arrow for pickle. What is not known in it is no c
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
+from msgspec import Struct, field
 
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.tables.filters import Selection, parse_host
@@ -38,8 +39,7 @@ _MOST_VALUES = 1000  # more of them are looked up as slowly as a scan
 _PLAIN = frozenset({"topic", "queue_id", "offset_msg_id"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """A function with its arguments: calls, names of columns as `_Field`, values."""
 
     name: str
@@ -64,8 +64,7 @@ class Condition(NamedTuple):
     last: int = EVERYTHING[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(Struct, frozen=True):
     """What a filter says of columns; `columns`: all that it reads, None: not known."""
 
     conditions: tuple[Condition, ...] = ()

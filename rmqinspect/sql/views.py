@@ -12,12 +12,13 @@ Invariants:
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Span
 from rmqinspect.errors import Unreadable
@@ -82,8 +83,7 @@ class Evidence(Protocol):
         """Take rows that pass the filter, with all columns that were read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """How the tables are read."""
 
     evidence: Evidence
@@ -166,8 +166,7 @@ class View(pyarrow.dataset.Dataset):  # type: ignore[misc] # pyarrow has no type
                 yield from planned_rows(store, look_up.to_read, request)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scan:
+class _Scan(Struct, frozen=True):
     """What DuckDB takes the stream of a scan from."""
 
     schema: pa.Schema

@@ -14,9 +14,10 @@ A user may give a store's root, a folder or a file of it, or a folder around it.
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.schemas import ROOT_FOLDERS
@@ -184,8 +185,7 @@ _QUEUE_TYPES = ("queue", "batch_queue")
 _TYPES_OF_NUMBERED = ("segment", "dledger", "queue", "batch_queue", "index")
 
 
-@dataclass(frozen=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     """A listed folder."""
 
     path: str

@@ -15,9 +15,10 @@ Invariants:
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from rmqinspect.errors import NotAStore
 from rmqinspect.store.broker_conf import read_settings, setting_size

@@ -2,11 +2,12 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from operator import eq
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from rmqinspect import notebook
 from rmqinspect.schemas.dledger import EntryHead
@@ -20,22 +21,23 @@ IMAGE = "image"
 """The kind of a file that is no part of a store, and may hold records anywhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFile:
+class _Remedied(Struct, frozen=True, kw_only=True):
+    """How a file would be with a remedy that a forecast walks."""
+
+    length: int | None = None  # cut, or filled with zeros, to so many bytes; None: as it is
+    set_back: tuple[tuple[int, int], ...] = ()  # some bytes set back: (position, value)
+
+
+class StoreFile(_Remedied, frozen=True):
     """One regular file of the evidence."""
 
     path: str  # real path or URI, where it is opened
     name: str  # shown to people: relative to the given path, with "/"
     size: int  # bytes, when the store was listed
     kind: str  # a kind of directory.PLACES, or "other"
-    # As it would be, cut or filled with zeros to so many bytes: a remedy that a forecast walks. None: as it is.
-    length: int | None = field(default=None, kw_only=True)
-    # As it would be with some bytes set back, (position, value): another remedy.
-    set_back: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Segment(StoreFile):
+class Segment(StoreFile, frozen=True):
     """A commit-log file; of kind "dledger" when each record sits behind a DLedger entry head."""
 
     base: int  # physical offset of its first byte
@@ -51,8 +53,7 @@ class Segment(StoreFile):
         return EntryHead.sizeof() if self.kind == "dledger" else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(Struct, frozen=True):
     """Bytes of a segment, as they stand in an image."""
 
     start: int  # in the segment
@@ -61,18 +62,16 @@ class Fragment:
     position: int  # in the image
 
 
-@dataclass(frozen=True, slots=True)
-class CarvedSegment(Segment):
+class CarvedSegment(Segment, frozen=True, kw_only=True):
     """A segment that is no file: fragments of images, ascending and apart, and zeros between them.
 
     Its path is that of no file, and no other segment's.
     """
 
-    fragments: tuple[Fragment, ...] = field(default=(), kw_only=True, repr=False)
+    fragments: tuple[Fragment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotedEnds:
+class NotedEnds(Struct, frozen=True):
     """Where a queue in RocksDB begins and ends, as the broker has noted it."""
 
     min_offset: int | None  # None: as its units say
@@ -80,8 +79,7 @@ class NotedEnds:
     last_physical_offset: int | None = None  # known where the units were not read
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFile(StoreFile):
+class QueueFile(StoreFile, frozen=True):
     """A consume-queue, batch-queue or ext-queue file."""
 
     topic: str
@@ -98,8 +96,7 @@ class Folder(NamedTuple):
     shown: str  # prefix of the names of its files
 
 
-@dataclass(frozen=True, slots=True)
-class Oddity:
+class Oddity(Struct, frozen=True):
     """A directory entry that does not fit its place in the store."""
 
     # stray, directory, link, special, unreadable, rocksdb (a database that was not asked for), absent (a folder that
@@ -121,8 +118,7 @@ MAX_CONFIG_SIZE = 13 << 20
 takes ten times its size in memory."""
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(Struct, frozen=True, dict=True):
     """The files of one store, or of loose parts of one.
 
     >>> import rmqinspect

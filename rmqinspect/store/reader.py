@@ -19,9 +19,10 @@ import sys
 import threading
 from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
 from typing import ClassVar, Self
+
+from msgspec.structs import replace
 
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import IMAGE, CarvedSegment, Store, StoreFile

@@ -16,13 +16,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from threading import Thread, local
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import fs
 
 from rmqinspect.errors import NotAStore, Unreachable
@@ -220,8 +220,7 @@ def _place(uri: str) -> str:
 # --- files and folders -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A file or a folder, with the methods of `os.DirEntry`; there are no links."""
 
     name: str

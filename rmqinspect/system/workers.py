@@ -29,10 +29,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.abc import MetaPathFinder
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, field
 
 STEP = 0.1
 """Seconds between two looks of who waits for a thread: whether it was stopped, whether a signal has come."""
@@ -89,8 +90,7 @@ def stream_ordered(
         threads.stop()
 
 
-@dataclass(slots=True)
-class _Waiting(Generic[Item]):
+class _Waiting(Struct, Generic[Item]):
     """What one task has yielded and nobody has taken."""
 
     items: deque[tuple[Item, int]] = field(default_factory=deque)  # with sizes

@@ -17,12 +17,12 @@ TimerMessageRocksDBStore#start and #convertMessage.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from rmqinspect.broker.clock import last_activity, runs_ahead
 from rmqinspect.codec.arrays import Bools, Ints, Keyed, Units
@@ -61,8 +61,7 @@ from rmqinspect.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, TIMER_TOPIC
 # --- beside the log -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Struct, frozen=True):
     """The timer in RocksDB: its entries by physical offset, and its checkpoints."""
 
     place: Ints  # physical offset of the record
@@ -78,8 +77,7 @@ class Entries:
         return waiting
 
 
-@dataclass(frozen=True, slots=True)
-class DelaySources:
+class DelaySources(Struct, frozen=True):
     """What a store says of delayed messages, but for their queues and records."""
 
     level_offsets: dict[int, int] | None  # next to deliver, by level; None: no copy of delayOffset.json can be read
@@ -178,8 +176,7 @@ def _read_entries(store: Store, last_record: int | None) -> Entries | None:
 NO_OFFSET = -1
 
 
-@dataclass(slots=True)
-class DelayUnits:
+class DelayUnits(Struct):
     """Some messages of one queue: columns of one length."""
 
     queue_id: int

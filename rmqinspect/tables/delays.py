@@ -11,7 +11,6 @@ Source: ScheduleMessageService, TimerMessageStore, Timeline; RocketMQ 4.0.0 to 5
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import NamedTuple
@@ -19,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.delays import (
     APPEND_TOPIC,
@@ -103,8 +104,7 @@ SCHEMA = pa.schema(
 _BRIEF = ("source", "level", "queue_offset", "physical_offset", "due_timestamp", "state", "real_topic", "msg_id")
 
 
-@dataclass(frozen=True, slots=True)
-class DelayChoice:
+class DelayChoice(Struct, frozen=True):
     """Which delayed messages."""
 
     waiting: bool = False  # only what still waits; the log is not read from end to end

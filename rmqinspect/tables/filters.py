@@ -14,6 +14,7 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from rmqinspect.codec.message_id import offset_place
 from rmqinspect.store.model import LAST_BASE
@@ -274,8 +275,7 @@ _PLAIN = Selection()
 Columns = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """One filter option: what sets it, the columns it needs (in order of preference), and its mask."""
 
     option: str

@@ -27,13 +27,13 @@ Source: PopMessageProcessor, AckMessageProcessor, PopReviveService; RocketMQ 5.0
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from rmqinspect.broker.behind_files import missing_behind
 from rmqinspect.broker.eras import searches_minimum
@@ -202,8 +202,7 @@ _HOUR = 3_600_000  # ms
 _AT_ONCE = 4096  # rows whose records are read in the order of the log
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """How far a group is in a queue."""
 
     entry: ConsumerOffset
@@ -228,8 +227,7 @@ class Position:
         return max(self.entry.offset, self.queue.first_kept)
 
 
-@dataclass(slots=True)
-class Times:
+class Times(Struct):
     """Store times of a position, in microseconds, and messages an hour."""
 
     oldest_unconsumed: int | None = None

@@ -3,13 +3,14 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.broker.behind_files import missing_behind
 from rmqinspect.commitlog.byte_account import ByteAccount
@@ -95,8 +96,7 @@ def messages_in(
                 take(reading.end().account)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRows:
+class MessageRows(Struct, frozen=True):
     """Work on a split: the rows of `messages`, if they are wanted; `fold` gets all records besides."""
 
     request: Request

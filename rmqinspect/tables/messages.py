@@ -5,12 +5,12 @@ Which records of a run may pass the filters, by their bytes alone: columns are m
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache, partial
 from ipaddress import ip_address
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import containing, take_ranges, take_values

@@ -10,12 +10,12 @@ Source: TimerLog, TimerWheel, TimerMessageStore#doEnqueue; RocketMQ 5.0.0 to 5.5
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.codec.arrays import Bools, Ints, Units, used_units
@@ -92,8 +92,7 @@ QUEUES_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """Consecutive used units of one file."""
 
     file: QueueFile

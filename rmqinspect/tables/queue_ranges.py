@@ -20,12 +20,12 @@ A record that contains it may still fail: the tag may stand in a key. One that d
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from rmqinspect.broker.dispatch import further_units
 from rmqinspect.codec.arrays import Bools, Ints
@@ -107,8 +107,7 @@ def in_further_queues(batch: pa.RecordBatch, wants: Callable[[str, int, int], bo
 _ESCAPED = r"\x"  # may stand for a byte that is not UTF-8: `text_of`
 
 
-@dataclass(frozen=True, slots=True)
-class Needles:
+class Needles(Struct, frozen=True):
     """Texts of which the records that pass a filter contain at least one, and what passes without."""
 
     part: Literal["born_host", "properties", "body"]  # of the record

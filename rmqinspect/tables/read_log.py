@@ -15,13 +15,14 @@ Invariants:
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from mmap import mmap
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rmqinspect.broker.behind_files import missing_behind
@@ -129,8 +130,7 @@ class OnlyBytes:
         """Add nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogSplitRead:
+class LogSplitRead(Struct, frozen=True):
     """The result of reading one split, apart from its rows."""
 
     split: Split

@@ -4,11 +4,11 @@ A message id contains its producer's address, so `hosts` masks ids too, and the 
 """
 
 import hmac
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 # Columns of findings that may quote any value, for example the byte of a flipped bit.
 _QUOTING = frozenset({"expected", "found", "message"})
@@ -64,8 +64,7 @@ _PROPERTIES: dict[str, frozenset[str]] = {
 REDACTABLE = tuple(_COLUMNS)
 
 
-@dataclass(frozen=True)
-class Redaction:
+class Redaction(Struct, frozen=True):
     """The words to mask, each with the key of its hash; None masks with null."""
 
     keys: dict[str, bytes | None]

@@ -1,11 +1,11 @@
 """The sources of a table: which files of a store, how many bytes; and the time of the log's last record."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.errors import NotAStore

@@ -31,10 +31,11 @@ Invariants:
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.broker.behind_files import missing_behind
 from rmqinspect.commitlog.gaps import Gap
@@ -64,8 +65,7 @@ SMALLEST_PART = 64 << 20
 _OPENING = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """What opens a store again in another process: the arguments of `open_store`, and how its RocksDB is unpacked."""
 
     paths: tuple[str, ...]
@@ -97,8 +97,7 @@ class Origin:
             yield store
 
 
-@dataclass(frozen=True, slots=True)
-class TableSplit:
+class TableSplit(Struct, frozen=True):
     """A split of a table of one store: `files`, or without any the whole store."""
 
     table: str

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
@@ -31,8 +32,7 @@ from rmqinspect.times import END_MILLI, FIRST_MILLI
 TIMESTAMP = pa.timestamp("us", "UTC")
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """What to read of a table. Filters are hints: a table may yield more rows, the caller applies its filters."""
 
     # The filters that the caller applies to all rows, of `messages` and `groups` only: records that cannot pass are

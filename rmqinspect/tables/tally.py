@@ -8,9 +8,8 @@ that comes again begins at nothing, so the sums of a value may then be too small
 of all values and others together are always exact.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
@@ -40,8 +39,7 @@ def _add(rows: Table, messages: Ints, numbers: Ints, sums: TableOut) -> None:
             sums[value, LAST] = max(sums[value, LAST], time)
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """Sums per key of one dimension. A key is some bytes and an integer; its meaning is the caller's."""
 
     keys: Numbering = field(default_factory=Numbering)

@@ -11,13 +11,14 @@ topic, real queue.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rmqinspect.broker.transactions import (
@@ -300,8 +301,7 @@ def _queue_id(text: str | None) -> int | None:
 # --- the transactions of a store ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class StoreTransactions:
+class StoreTransactions(Struct, frozen=True):
     """All transactions of a store, as numbers."""
 
     store: Store

@@ -18,7 +18,6 @@ each; a log that repeats itself in step with them would deceive it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
 from typing import Self
@@ -26,6 +25,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rmqinspect.broker.copies import RECORD_KINDS, record_kind
@@ -69,8 +69,7 @@ WINDOW = 1 << 20  # bytes
 _TWO_SIDED_95 = 1.96  # standard deviations
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """Windows of the log."""
 
     splits: tuple[Split, ...]
@@ -145,8 +144,7 @@ def choice_of(selection: Selection) -> Choice | None:
     return choose
 
 
-@dataclass(slots=True)
-class UsageFold:
+class UsageFold(Struct):
     """Sums of some records."""
 
     choose: Choice | None = None
@@ -247,8 +245,7 @@ def _tags(records: Records) -> tuple[Ints, Ints, Ints]:
 # --- the sums of a store --------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Usage:
+class Usage(Struct):
     """The sums of a store by dimension, and the byte accounts of its segments, unless it was sampled."""
 
     store: Store
@@ -264,8 +261,7 @@ class Usage:
         return int(self.dimensions["kind"].total()[RECORDS])
 
 
-@dataclass(slots=True)
-class UsageSums:
+class UsageSums(Struct):
     """The folds of a store's log, joined in its order."""
 
     store: Store
@@ -441,8 +437,7 @@ _STEPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Inflow:
+class Inflow(Struct, frozen=True):
     """Bytes of records by store time."""
 
     begin: int  # ms since 1970, a multiple of `step`

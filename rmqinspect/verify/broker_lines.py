@@ -14,9 +14,10 @@ as a start leaves the damage (column `client` of codes.toml) follows where one d
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rmqinspect.broker.own_rules import DelayRules
 from rmqinspect.forecast.outcome import Forecast, Outcome, QueueOutcome

@@ -22,12 +22,13 @@ import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, get_origin
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.layout import dtype_of
@@ -408,8 +409,7 @@ def _kept_bytes(result: SplitResult, inputs: Inputs) -> bytes | None:
     return None if kept is None else encode(kept)
 
 
-@dataclass
-class SegmentStates:
+class SegmentStates(Struct):
     """Collects the states of segments, split by split in log order."""
 
     states: dict[str, str] = field(default_factory=dict)  # by name of the segment

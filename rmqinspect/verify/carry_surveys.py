@@ -13,11 +13,11 @@ start of the log changes nothing in it. The file itself was compared before (`ve
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import dtype_of
@@ -186,8 +186,7 @@ class _Wire(msgspec.Struct, array_like=True):
 _DECODER = msgspec.msgpack.Decoder(_Wire)
 
 
-@dataclass
-class KeptSurveys:
+class KeptSurveys(Struct):
     """The surveys of a run, and the digests of the rows of each file."""
 
     borders: list[int] = field(default_factory=list)  # physical offsets where its splits began

@@ -5,8 +5,9 @@ Codes by the part they play when findings are put together.
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rmqinspect.choices import LEVELS
 from rmqinspect.commands import REBUILD, SALVAGE, fill_command
@@ -19,8 +20,7 @@ Eras = tuple[tuple[str, str], ...]
 """What brokers do, as (versions, effect); versions are `all`, or single ones and `A to B`, with commas."""
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(Struct, frozen=True):
     """One row of codes.toml."""
 
     code: str

@@ -24,9 +24,10 @@ Source: CheckpointFile#read, EpochFileCache; RocketMQ 5.0.0 to 5.5.0.
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from rmqinspect.broker.gone import TIMERCHECK, emptied_config, gone_config, how_gone, start_without
 from rmqinspect.broker.unread import unread_by_writer
@@ -120,8 +121,7 @@ def _trouble(file: StoreFile) -> _Trouble | None:
 # --- one copy of a file -------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Copy:
+class _Copy(Struct):
     """One copy of a file, as a broker reads it."""
 
     file: StoreFile

@@ -28,9 +28,9 @@ and only for queues that do not ascend.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.layout import dtype_of

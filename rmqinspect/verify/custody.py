@@ -13,9 +13,10 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Annotated, TypeVar
+
+from msgspec import Struct, field
 
 from rmqinspect.choices import ALGORITHM
 from rmqinspect.document import Part, means
@@ -37,8 +38,7 @@ _EMPTY = "an empty folder"
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Exhibit:
+class Exhibit(Struct, frozen=True):
     """One file of the evidence, by its metadata."""
 
     file: StoreFile
@@ -46,8 +46,7 @@ class Exhibit:
     inode: tuple[int, int]  # with its device
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """Everything below the given paths at one moment, by name, sorted."""
 
     exhibits: dict[str, Exhibit]
@@ -98,8 +97,7 @@ class ReportedCustody(Part, frozen=True):
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Custody:
+class Custody(Struct, frozen=True):
     """What a run knows about the files it read."""
 
     inventory: Inventory  # before the first byte was read

@@ -18,10 +18,11 @@ Source: DLedgerMmapFileStore#recover, DLedgerEntryCoder, MmapFileList#append; li
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Bools, Ints, groups
 from rmqinspect.codec.layout import dtype_of, parse
@@ -49,8 +50,7 @@ _NONE = -(1 << 63)  # not an entry's index
 GOOD, WRONG, MISSING = range(3)  # an index unit
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What its neighbours must know of an entry."""
 
     index: int
@@ -58,7 +58,6 @@ class Entry:
     position: int  # physical offset of its head
 
 
-@dataclass(slots=True)
 class ChainEnds(Found):
     """The findings of a split's entries, and how these begin and end."""
 

@@ -7,8 +7,9 @@ What they do to a broker depends on its version, so the releases that may have w
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from rmqinspect.broker.acknowledged import Acknowledged, acknowledged_words
 from rmqinspect.broker.eras import (
@@ -43,8 +44,7 @@ _OF_MASTER = "master_flushed_offset"
 _QUEUED, _INDEXED = "logics_msg_timestamp", "index_msg_timestamp"
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """A part of a store that a level does not read."""
 
     kind: str  # of its files

@@ -9,12 +9,13 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from rmqinspect import notebook
 from rmqinspect.commands import choose_parts, fill_command, placeholders
@@ -29,8 +30,7 @@ from rmqinspect.times import format_millis
 from rmqinspect.verify.codes import BY_CODE, NEVER_CAPPED, NO_MEND, fill_do, fill_mend
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One problem, or `count` of one kind in a row. The fields up to `found` are columns of the table `findings`.
 
     `count` is the number of records, units or entries that fail the check, each of which would be a finding by
@@ -69,7 +69,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         if not self.severity:
-            object.__setattr__(self, "severity", BY_CODE[self.code].severity)
+            force_setattr(self, "severity", BY_CODE[self.code].severity)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -116,8 +116,7 @@ def place_in_log(store: Store, physical_offset: int) -> LogPlace:
     return place_in(store.segment_at(physical_offset), physical_offset)
 
 
-@dataclass(slots=True, kw_only=True)
-class Found:
+class Found(Struct, kw_only=True):
     """What one part of a store shows."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -257,7 +256,7 @@ class Findings:
 
         `root` is the path below which their files lie; `broker_line` says what the next start does at a finding.
         """
-        own = [name for name in FindingRow.__struct_fields__ if name in Finding.__slots__]
+        own = [name for name in FindingRow.__struct_fields__ if name in Finding.__struct_fields__]
         # `rebuild` refuses a log that needs `salvage`, and ends queues before the offsets of their groups.
         mend = "salvage" if any(mend_of(finding) == "salvage" for finding in self.rows) else ""
         for finding in self.rows:

@@ -26,10 +26,10 @@ is written down with the bits of its verdict, which `verify.index_join` words.
 Source: IndexFile#putKey; RocketMQ 4.0.0 to 5.5.0.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import MARKED_ID, TAG, Dispatched
@@ -181,7 +181,6 @@ class MissingKeys(NamedTuple):
     to_end: bool
 
 
-@dataclass(slots=True)
 class IndexResult(Joined):
     """What the entries of one split show."""
 

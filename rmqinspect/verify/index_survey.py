@@ -29,9 +29,9 @@ Source: IndexFile#putKey, #selectPhyOffset; RocketMQ 4.0.0 to 5.5.0.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Units, groups, used_units
@@ -278,7 +278,6 @@ def _size_words(index: IndexFile, expected: int | None) -> str:
 # --- the survey ---------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class IndexSurvey(Found):
     """Result of reading one index file, with findings in the order of the file."""
 

@@ -23,7 +23,9 @@ CQ-MISSING: each run at level deep; below, only what is missing at the ends of a
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.broker.former_topics import former_until
 from rmqinspect.broker.gone import TOPICS, gone_config
@@ -313,8 +315,7 @@ _MOST_ROWS = 100_000  # over all splits; overflow is merged
 _FAR = 1 << 40  # bytes past the log's end: no messages were ever there
 
 
-@dataclass(slots=True)
-class Loss:
+class Loss(Struct):
     """Lower bounds of the messages that queues and index point at and the log no longer holds."""
 
     messages: dict[str, int] = field(default_factory=dict)  # by topic, from queue units

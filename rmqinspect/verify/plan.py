@@ -17,11 +17,11 @@ Disorder only makes runs longer or overlap; it never loses a row.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.kernels import Int32s, TableOut, inlined, kernel
@@ -122,8 +122,7 @@ def start_at(starts: Ints, place: int) -> int:
 QueueName = tuple[str, int]  # topic, queue id
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(Struct, frozen=True):
     """The runs of many files, ascending by split."""
 
     rows: Ints  # shape (n, 4): split (-1: before the log), number of the file, first row, rows
@@ -153,8 +152,7 @@ class Runs:
 NO_RUNS = Runs(np.empty((0, 4), np.int64))
 
 
-@dataclass(frozen=True)
-class LogMap:
+class LogMap(Struct, frozen=True):
     """A number for every offset of the log: splits, and what lies between and behind them."""
 
     borders: tuple[int, ...] = (0,)  # physical offsets, ascending: number n begins at border n
@@ -200,8 +198,7 @@ class QueueNumbers(NamedTuple):
     scheduled: Ints  # 1: units hold times of delivery in place of tags codes
 
 
-@dataclass(frozen=True)
-class CrossPlan:
+class CrossPlan(Struct, frozen=True, dict=True):
     """What points into the log, by split, and which rules apply."""
 
     log: LogMap

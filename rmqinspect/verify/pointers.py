@@ -12,12 +12,13 @@ target in this split; whether the log ends before it is judged when the whole lo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import or_
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import fields
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Ints, groups
@@ -67,8 +68,7 @@ def capped_dangling(limit: int) -> CappedList[Dangling, tuple[str, str, str]]:
     return CappedList(limit, lambda row: (row.kind, row.file, row.where), merge=Dangling.merged)
 
 
-@dataclass(frozen=True, slots=True)
-class LogRanges:
+class LogRanges(Struct, frozen=True):
     """The byte ranges of a split that are no record, ascending, for looking up many offsets at once."""
 
     starts: Ints
@@ -142,8 +142,7 @@ class Evidence(NamedTuple):
     newest: int | None = None  # store time in ms of the newest, where the rows have one
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """One kind of rows that point at records."""
 
     name: str  # unit, entry, timer
@@ -154,8 +153,7 @@ class Kind:
     joins_rows: bool = False  # consecutive rows of a file with the same verdict are one finding
 
 
-@dataclass(slots=True)
-class Pointers:
+class Pointers(Struct):
     """Columns of the n rows of one kind that broke a rule, or have to be looked at."""
 
     file: Ints  # number of its file in the plan
@@ -178,7 +176,6 @@ class Pointers:
         return np.flatnonzero(self.verdict & bits)
 
 
-@dataclass(slots=True)
 class Joined(Found):
     """What the pointers of one kind into a split show."""
 

@@ -20,10 +20,10 @@ it means (lost, not dispatched yet, deleted with its topic) is known only when a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import field
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Bools, Ints, groups
@@ -251,7 +251,6 @@ class SplitComparison(NamedTuple):
     wrong: Mapping[QueueName, Ints]  # queue offsets of the other units
 
 
-@dataclass(slots=True)
 class UnitResult(Joined):
     """What the units of one split show."""
 

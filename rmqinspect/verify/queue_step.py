@@ -15,9 +15,8 @@ Source: ConsumeQueue#putMessagePositionInfo, BatchConsumeQueue; RocketMQ 4.0.0 t
 The queue units that point into one split: their bytes, and columns of those that break a rule.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import Dispatched
@@ -336,8 +335,7 @@ def read_unit_bytes(plan: CrossPlan, number: int, problems: list[Finding], unrea
     return [part for part in parts.values() if part.runs]
 
 
-@dataclass(slots=True)
-class JoinedUnits:
+class JoinedUnits(Struct):
     """The units of a split, and what its records have of them."""
 
     plan: CrossPlan

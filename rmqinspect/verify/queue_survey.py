@@ -19,9 +19,9 @@ Source: ConsumeQueueExt#recover, #putAndFlush; RocketMQ 4.1.0 to 5.5.0.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import field
 
 from rmqinspect.codec.arrays import Units
 from rmqinspect.codec.kernels import Bytes, Ints, IntsOut, TableOut, int16_at, int32_at, int64_at, kernel
@@ -209,7 +209,6 @@ def check_sizes(store: Store) -> Iterator[Finding]:
             )
 
 
-@dataclass(slots=True)
 class QueueSurvey(Found):
     """Result of reading one queue. Offsets are queue offsets unless called physical."""
 
@@ -375,7 +374,6 @@ WINDOW_SIZE = 1 << 20  # bytes per read
 _SIZE = _HEAD["size"]
 
 
-@dataclass(slots=True)
 class ExtSurvey(Found):
     """Result of reading all ext files: at most one finding of each, as the units behind it cannot be found."""
 

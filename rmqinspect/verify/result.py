@@ -1,9 +1,9 @@
 """What a run of `verify` is asked to do, what it found, and what it read, in the words of its screen and report."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from rmqinspect import notebook
 from rmqinspect.broker.version_estimate import VersionEstimate
@@ -24,8 +24,7 @@ from rmqinspect.verify.loss import Loss
 from rmqinspect.verify.since import Memory, Resume
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyOptions:
+class VerifyOptions(Struct, frozen=True):
     """The level, codes and limits of a run."""
 
     level: str = DEFAULT_LEVEL
@@ -38,8 +37,7 @@ class VerifyOptions:
     instead: bool = False  # price the other ways to start, if this one is not safe
 
 
-@dataclass(slots=True)
-class VerifyResult:
+class VerifyResult(Struct):
     """Findings in file order, the byte account and the verdict: the same for any number of threads.
 
     >>> import rmqinspect

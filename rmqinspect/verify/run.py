@@ -23,8 +23,9 @@ Ctrl-C in between ends with the newest one, marked with the physical offset up t
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import cached_property, partial
+
+from msgspec.structs import replace
 
 from rmqinspect.broker.dispatch import MARKED_IDS, Dispatcher, holding
 from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, estimate_version

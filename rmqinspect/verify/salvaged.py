@@ -16,10 +16,10 @@ Source: TimerMessageStore#getMessageByCommitOffset, .TimerDequeueGetMessageServi
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from operator import itemgetter
 
 import numpy as np
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Units
 from rmqinspect.codec.layout import dtype_of

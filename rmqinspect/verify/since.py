@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import Annotated, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.gaps import Split
@@ -112,8 +113,7 @@ class TakenOver(Part, frozen=True):
     reread: Annotated[Reread | None, means("what `--reread` took again; null without it")]
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     """The part of the unchanged files that is read again."""
 
     text: str = "0%"
@@ -138,8 +138,7 @@ class Asked(Protocol):
         """A release; None: estimated from the store."""
 
 
-@dataclass(frozen=True)
-class Earlier:
+class Earlier(Struct, frozen=True):
     """An earlier report, as far as a run goes on from it."""
 
     path: str

@@ -11,10 +11,10 @@ that a gap breaks is a new one: queues and times are not compared across it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from rmqinspect.broker.dispatch import Dispatched, Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
@@ -67,8 +67,7 @@ JOINS: Mapping[str, Join] = {"unit": join_units, "entry": join_entries, "timer":
 Values = tuple[str | None, str | None, str]  # expected, found, end of the message
 
 
-@dataclass(slots=True)
-class SplitResult:
+class SplitResult(Struct):
     """What one split shows; `CheckLimits` bounds it, except for gaps and queues."""
 
     split: Split
@@ -105,8 +104,7 @@ def joined_unindexed(
     return before[0] + after[0], before[1], before[2]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckLimits:
+class CheckLimits(Struct, frozen=True):
     """How many rows a result keeps, and which codes are checked."""
 
     per_code: int = 1000

@@ -22,12 +22,12 @@ MappedFileQueue#deleteExpiredFileByOffset, IndexService#deleteExpiredFile; Rocke
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from rmqinspect.broker.gone import changed_by_a_broker, reserved_hours, was_cleaned
 from rmqinspect.codec.arrays import Ints
@@ -59,8 +59,7 @@ Survey = Callable[[Ints, int], list[Found]]
 """Reads some files; gets the physical offsets where splits begin, and how many findings of a code to keep."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surveys:
+class Surveys(Struct, frozen=True):
     """Results of all files that point into the log."""
 
     every: Sequence[Found] = ()  # in the order of the tasks

@@ -19,10 +19,10 @@ RocketMQ 5.0.0 to 5.5.0.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import field
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import Bools, Ints
@@ -220,7 +220,6 @@ class WheelCheck:
         )
 
 
-@dataclass(slots=True)
 class TimerSurvey(Found):
     """Result of reading the timer files, with where the units point."""
 

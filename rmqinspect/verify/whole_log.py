@@ -24,7 +24,9 @@ gap is one finding, named by what its first unknown byte breaks:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.find_record import Unread
@@ -66,8 +68,7 @@ _CODE_OF_REASON = {
 }
 
 
-@dataclass(slots=True)
-class SegmentState:
+class SegmentState(Struct):
     """What the splits of one segment add up to."""
 
     account: ByteAccount
@@ -222,8 +223,7 @@ def _stale_tail(state: SegmentState, start: int, first: int) -> Finding:
 _STALE_REACH = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LogSummary:
+class LogSummary(Struct, frozen=True):
     """What the judges of queues, index, timer log and checkpoint must know of the whole log."""
 
     end: int | None  # physical offset behind the last record; None: the log was not read to its end

@@ -21,10 +21,11 @@ A time that was changed on disk leaves its neighbours in line.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.commitlog.queue_offsets import Jump
@@ -155,8 +156,7 @@ class Stamp(NamedTuple):
     time: int  # ms
 
 
-@dataclass(frozen=True, slots=True)
-class TimeStep:
+class TimeStep(Struct, frozen=True):
     """Two neighbours whose times run backwards, and what stands before and behind them; None: unknown, or nothing."""
 
     before: int | None  # ms
@@ -178,8 +178,7 @@ class TimeStep:
         return None if high == low else self.high if high else self.low
 
 
-@dataclass(slots=True)
-class SplitTimes:
+class SplitTimes(Struct):
     """What one split shows: its steps, and the records that the neighbouring splits compare with their own."""
 
     steps: list[TimeStep] = field(default_factory=list)

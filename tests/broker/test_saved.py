@@ -2,10 +2,10 @@
 
 import random
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables.lost_records import AskedStart

@@ -1,8 +1,7 @@
 """The estimate of the writer's version, against stores whose writers are known."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.version_estimate import CLUES, OLDEST, RELEASES, YOUNGEST, estimate
 from rmqinspect.broker.version_evidence import Evidence
@@ -89,7 +88,7 @@ def test_a_walk_that_is_given_up_says_so() -> None:
 def evidence(**changes: object) -> Evidence:
     store = open_store([str(oracle.store("crash", "log_empty-5.2.0-c"))])
     plain = Evidence(store, Sample(), Sample(), frozenset(), frozenset(), {}, None, (), (0, 0), None)
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)
 
 
 def test_nothing_tells_nothing() -> None:

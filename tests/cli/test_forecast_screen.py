@@ -1,11 +1,11 @@
 """The screens of `forecast`, on outcomes made by hand: what is said, what is folded, what fits."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.cli.forecast import walk_lines
 from rmqinspect.cli.forecast_screen import SHORT_REASONS, Look, era_table, screen, verdict_lines

@@ -6,11 +6,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.cli.forecast_script import script
 from rmqinspect.errors import BadOption

@@ -5,12 +5,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import Struct, field
 
 import rmqinspect.find.plan
 import rmqinspect.fleet.given
@@ -34,8 +34,7 @@ SCHEMA = pa.schema(
 GIB = 1 << 30
 
 
-@dataclass
-class FakeFile:
+class FakeFile(Struct):
     base: int = 0
     size: int = 1000
     lead: int = 0
@@ -45,8 +44,7 @@ class FakeFile:
         return self.base + self.size
 
 
-@dataclass
-class FakeStore:
+class FakeStore(Struct):
     name: str
     given: str = "store"
     paths: tuple[str, ...] = ()

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta, timezone
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.cli.life_screen import life_document, life_lines
 from rmqinspect.find.consumers import Passed

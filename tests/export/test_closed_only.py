@@ -1,9 +1,9 @@
 """`--closed-only`: segments that are still written stay out, and no other."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.choices import FILE_SIZE
 from rmqinspect.export.request import ExportRequest

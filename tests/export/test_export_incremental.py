@@ -1,11 +1,11 @@
 """Exports of a store that grows, loses its first segments, or was cut and written anew."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import Split

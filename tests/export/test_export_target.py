@@ -3,11 +3,11 @@
 import json
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import Split

@@ -4,11 +4,11 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.transactions import Surroundings
 from rmqinspect.codec.layout import ParsedFields
@@ -215,7 +215,7 @@ def test_a_delivered_record_needs_not_say_so() -> None:
 @pytest.mark.parametrize("change", [{"born_timestamp": 1}, {"topic": "other"}, {"queue_id": 5}])
 def test_what_was_sent_at_another_time_or_elsewhere_is_no_delivery(change: dict[str, object]) -> None:
     waits = step(0, "SCHEDULE_TOPIC_XXXX", {"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "0"})
-    sent = replace(step(500), **change)  # type: ignore[arg-type]
+    sent = replace(step(500), **change)
     assert [one.copy.kind for one in with_deliveries([waits, sent])] == ["scheduled", "sent"]
     assert [one.copy.kind for one in with_deliveries([step(500), waits])] == ["sent", "scheduled"]
 

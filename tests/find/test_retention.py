@@ -2,10 +2,10 @@
 
 import json
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.groups import is_system_group
 from rmqinspect.consumequeue.bounds import queue_end, queue_files_of

@@ -1,10 +1,10 @@
 """Files of config/ at a start: which are read, which from their .bak, and which refuse."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.gone import gone_config

@@ -3,11 +3,11 @@
 import os
 import shutil
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.acknowledged import Acknowledged
 from rmqinspect.broker.unread import Unread

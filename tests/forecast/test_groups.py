@@ -2,11 +2,11 @@
 
 import re
 import shutil
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.pull import NO_MESSAGE_IN_QUEUE, OFFSET_OVERFLOW_BADLY, OFFSET_TOO_SMALL, following_offset

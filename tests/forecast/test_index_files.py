@@ -1,9 +1,8 @@
 """Index files at a start: which ones stay, and the headers that records give, as the writers' own files have them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.commitlog.gaps import plan_splits

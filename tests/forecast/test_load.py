@@ -4,11 +4,11 @@ import json
 import os
 import re
 import shutil
-from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.cli.forecast_screen import Look, screen
@@ -249,7 +249,7 @@ def test_stores_of_real_brokers_are_loaded(name: str) -> None:
 
 
 def _refusal(root: Path, release: str, **settings: object) -> Refusal | None:
-    return open_refusal(open_store([str(root)]), rules_of_start(release), replace(Settings(), **settings))  # type: ignore[arg-type]
+    return open_refusal(open_store([str(root)]), rules_of_start(release), replace(Settings(), **settings))
 
 
 def test_the_wheel_of_the_timer(tmp_path: Path) -> None:

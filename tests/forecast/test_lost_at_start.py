@@ -3,12 +3,12 @@
 import json
 import shlex
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.cli import ExitStatus

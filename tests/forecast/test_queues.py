@@ -1,10 +1,10 @@
 """Queues that a start makes anew, and one that cannot be read. `test_recorded_starts` has all the others."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.forecast.evidence import Evidence

@@ -1,8 +1,7 @@
 """The walk against whole brokers that real clients used: undamaged stores of all layouts, cleanly stopped or killed."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.forecast.outcome import Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast

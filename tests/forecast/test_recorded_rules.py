@@ -1,8 +1,7 @@
 """Recorded starts hold the rules: with another value of a rule, the walk no longer does what the broker did."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.rules import Value
 from rmqinspect.broker.start_rules import Rules

@@ -5,11 +5,11 @@ Compared: whether the start succeeds, the ends of the log, the segments, every q
 
 import shutil
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.forecast.document import document
 from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict

@@ -4,12 +4,12 @@ Dispatch behind the recovery, on what no broker writes.
 """
 
 import re
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.config.json_files import read_checkpoint

@@ -1,11 +1,11 @@
 """The scan by windows against a walk record by record, for the rules of all releases, on damaged segments."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import eras, rules_of_start
 from rmqinspect.broker.start_rules import Rules

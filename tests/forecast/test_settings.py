@@ -1,9 +1,9 @@
 """Settings of a start: broker.conf first, then the files, then the defaults."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.forecast.outcome import Verdict

@@ -1,6 +1,7 @@
 """Starts of several releases that are walked side by side come to what each comes to alone, and read the log once."""
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.version_estimate import RELEASES
@@ -20,7 +21,9 @@ def test_starts_walked_together_are_the_starts_walked_alone(case: str, clean: bo
     shared = Evidence(store)
     together = walk_all([Start(shared.of_release(of), release, of) for release, of in rules.items()], clean=clean)
     for found, (release, of) in zip(together, rules.items(), strict=True):
-        assert found == walk(Evidence(store).of_release(of), release, of, clean=clean), release
+        alone = walk(Evidence(store).of_release(of), release, of, clean=clean)
+        # What `led` leads to is objects of the walk.
+        assert replace(found, led=None) == replace(alone, led=None), release
 
 
 def test_the_log_is_read_once_for_releases_with_different_rules() -> None:

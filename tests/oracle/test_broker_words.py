@@ -10,11 +10,11 @@ versions, the setting, or what the scan of startup reaches.
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.forecast.versions import ForecastRequest
 from rmqinspect.store.discover import open_store

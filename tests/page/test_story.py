@@ -1,10 +1,10 @@
 """What stands first on a page, for every verdict of a start: the sentence, and what to do now."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.document import as_object
 from rmqinspect.forecast.advice import Action

@@ -1,11 +1,11 @@
 """Timer and half messages in RocksDB: a real broker's timer messages; half messages as a 5.4.0 broker wrote them."""
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.forecast.settings import contradictions, settings_of

@@ -5,13 +5,13 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.cli import ExitStatus, main
 from rmqinspect.errors import Refused, Unreachable

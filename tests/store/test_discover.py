@@ -3,10 +3,10 @@
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.errors import NotAStore, Unreadable
 from rmqinspect.schemas import message

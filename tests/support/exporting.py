@@ -3,13 +3,13 @@
 import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from rmqinspect.export.job import Engine, ExportResult, local_engine, run_export
 from rmqinspect.export.manifest import Manifest

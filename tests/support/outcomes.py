@@ -1,7 +1,9 @@
 """Outcomes of starts, made by hand: one that loses data, one that is safe, one that does not start."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from rmqinspect.forecast.outcome import (
     NO_REMEDY,

@@ -5,13 +5,13 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 import rmqinspect.commitlog.scan
 import rmqinspect.tables.read_log

@@ -1,8 +1,7 @@
 """The `broker` lines of findings, against outcomes that say what a start does."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.forecast.outcome import Forecast, Losses, Outcome, QueueOutcome, Refusal
 from rmqinspect.verify.broker_lines import PLACES, BrokerLines, join_eras
@@ -35,7 +34,7 @@ def line(finding: Finding, *outcomes: Outcome) -> str | None:
 
 
 def in_log(at: int, code: str = "CL-MAGIC", **more: object) -> Finding:
-    return replace(Finding(code, "", "", f"commitlog/{at // 100 * 100}", at % 100, 1, at), **more)  # type: ignore[arg-type]
+    return replace(Finding(code, "", "", f"commitlog/{at // 100 * 100}", at % 100, 1, at), **more)
 
 
 @pytest.mark.parametrize(

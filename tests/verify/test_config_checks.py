@@ -9,7 +9,6 @@ import random
 import shutil
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -17,6 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.config.shapes import KINDS

@@ -3,11 +3,11 @@
 import pickle
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.commitlog.gaps import Gap, plan_splits
 from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, scan_split

@@ -3,7 +3,6 @@
 import pickle
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rmqinspect.codec.layout import parse
 from rmqinspect.index.geometry import Geometry, IndexFile, read_index_files

@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.index.geometry import Geometry

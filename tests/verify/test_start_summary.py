@@ -1,8 +1,7 @@
 """The next start in short, on the screen and in the report."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rmqinspect.forecast.outcome import Forecast, GroupStart, Losses, Outcome, QueueOutcome, Refusal, Rejected, Verdict
 from rmqinspect.forecast.words import LOOK_FOR
