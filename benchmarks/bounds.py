@@ -27,7 +27,7 @@ from benchmarks.measure import Cost, run_here
 from benchmarks.stores import Log
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 
 _BUFFER_SIZE = 4 << 20
 _PIECE_SIZE = 64 << 20  # bytes a reading thread takes at a time

@@ -29,8 +29,9 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import MESSAGES_TABLE
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import range_to_read, unread_places
-from rmqinspect.tables.table import QUEUE_DATABASES, Request
+from rmqinspect.tables.table import QUEUE_DATABASES
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify_and_forecast
 

@@ -24,7 +24,7 @@ from benchmarks.stores import opened
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify as verify_store

@@ -96,7 +96,7 @@ FLOORS = (
         "broker codec commitlog config find forecast picture rocksdb store tables verify",
         "one page about stores, for a browser: HTML that needs nothing else",
     ),
-    Folder(9, "fleet", "forecast show store tables", "many stores read side by side: processes, a row for each"),
+    Folder(9, "fleet", "forecast show store", "many stores read side by side: processes, a row for each"),
     Folder(
         9,
         "spark",

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from rmqinspect.output import View, Writer
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
-    from rmqinspect.tables.table import Request, Table
+    from rmqinspect.tables.request import Request
+    from rmqinspect.tables.table import Table
 
 
 # --- the plan ---------------------------------------------------------------------------------------------

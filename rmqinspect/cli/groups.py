@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rmqinspect.find.consumers import GroupSurvey, GroupTopic, OffsetFile, TopicContent
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
-    from rmqinspect.tables.groups import Position, Refused
-    from rmqinspect.tables.table import Request
+    from rmqinspect.tables.group_positions import Position, Refused
+    from rmqinspect.tables.request import Request
 
 
 _SCREEN = Screen(indent=14, phrases=True)

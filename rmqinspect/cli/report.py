@@ -79,7 +79,7 @@ def _told(arguments: ReportArguments, given: Given, copies: ExitStack) -> tuple[
     from rmqinspect.page.documents import documents_of
     from rmqinspect.page.sums import PageFold
     from rmqinspect.rocksdb.unpack import unpacked
-    from rmqinspect.tables.table import Request
+    from rmqinspect.tables.request import Request
 
     started = datetime.now(UTC)
     jobs = count_jobs(arguments)

@@ -42,8 +42,8 @@ def run(arguments: SalvageArguments) -> int:
     from rmqinspect.rescue.new_store import NewStore, aside_path, receipt_path
     from rmqinspect.rescue.receipt import as_json
     from rmqinspect.rescue.salvage import SalvageJob, SalvageRequest
+    from rmqinspect.store.names import name_store
     from rmqinspect.system.filesystem import isdir
-    from rmqinspect.tables.splits import name_store
 
     if not arguments.output and not arguments.dry_run:
         raise click.UsageError("Missing option '-o' / '--output'; only --dry-run goes without.")

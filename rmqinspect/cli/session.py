@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rmqinspect.rocksdb.unpack import Unpacking
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
-    from rmqinspect.tables.table import Request
+    from rmqinspect.tables.request import Request
 
 Entered = TypeVar("Entered")
 
@@ -118,7 +118,7 @@ class Session:
 
     def request(self, store: "Store", **asked: Any) -> "Request":
         """Return a request for a table of a store: `asked`, and that whatever is met on the way is noted here."""
-        from rmqinspect.tables.table import Request
+        from rmqinspect.tables.request import Request
 
         met: dict[str, Any] = {
             "jobs": count_jobs(self.arguments),

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from rmqinspect.output import View
     from rmqinspect.sql.engine import Result
     from rmqinspect.store.model import Store
-    from rmqinspect.tables.table import Request, Table
+    from rmqinspect.tables.request import Request
+    from rmqinspect.tables.table import Table
 
 _INSTALL = "pip install '.[sql]' in a clone of rmqinspect"
 

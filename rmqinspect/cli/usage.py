@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rmqinspect.find.summaries import Retention, Waiting
     from rmqinspect.store.model import Store
     from rmqinspect.tables.filters import Selection
-    from rmqinspect.tables.table import Request
+    from rmqinspect.tables.request import Request
     from rmqinspect.tables.usage import Usage
 
 _SCREEN = Screen(indent=14, phrases=True)

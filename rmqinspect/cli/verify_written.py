@@ -117,7 +117,7 @@ def print_report(
         name = PurePath(report.run.store.rstrip("/")).name or report.run.store
         write_metrics(of_report(report, name), options.output, evidence)
     elif format_ != "table" or options.output:
-        from rmqinspect.verify.findings import SCHEMA, row_batches
+        from rmqinspect.verify.finding_rows import SCHEMA, row_batches
 
         rows = row_batches(report.findings)
         write_table(format_, SCHEMA, rows, options.output, options, complete=report.complete, evidence=evidence)
@@ -156,7 +156,7 @@ def print_several(
 ) -> None:
     """Print the screen of several stores, or write the table of their findings with the screen on stderr."""
     from rmqinspect.cli.fleet import print_screen
-    from rmqinspect.verify.findings import SCHEMA_OF_STORES, row_batches_of_stores
+    from rmqinspect.verify.finding_rows import SCHEMA_OF_STORES, row_batches_of_stores
 
     wants_rows = format_ != "table" or options.output is not None
     if format_ == "openmetrics":

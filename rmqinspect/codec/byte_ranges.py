@@ -25,10 +25,9 @@ bytes and an integer. A table holds one row for each, found by a hash in a table
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
@@ -49,52 +48,68 @@ from rmqinspect.codec.kernels import (
 )
 from rmqinspect.text import is_utf8
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _BEYOND_ASCII = 0x80
+_MARK, _FOLLOWING = 0xC0, 0x80  # the upper bits of a character's second byte, and of all behind it
 
 
-def take_ranges(raw: Any, starts: Ints, ends: Ints) -> pa.Array:
+def take_ranges(raw: Any, starts: Ints, ends: Ints) -> "pa.Array":
     """Return the byte ranges [starts, ends) of a buffer as a binary array, together below 2^31 bytes.
 
     The bytes are copied. What is not inside of the buffer is left out.
     """
+    import pyarrow as pa  # with its first use: most commands that walk the log make no column
+
+    content, offsets = copy_ranges(raw, starts, ends)
+    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(content)])
+
+
+def copy_ranges(raw: Any, starts: Ints, ends: Ints) -> tuple[Bytes, Int32s]:
+    """Return the same bytes, one range behind the other, and the offsets of the ranges in them: shape (n + 1,)."""
     content = np.frombuffer(raw if raw is not None else b"", np.uint8)
     begins, offsets = np.empty(len(starts), np.int64), np.empty(len(starts) + 1, np.int32)
     size = _lay_out(len(content), np.ascontiguousarray(starts), np.ascontiguousarray(ends), begins, offsets)
-    return _column(pa.binary(), content, begins, offsets, size)
+    copied = np.empty(size, np.uint8)
+    _copy(content, begins, offsets, copied)
+    return copied, offsets
 
 
-def take_values(values: pa.Array, which: Int32s) -> pa.Array:
+def take_values(values: "pa.Array", which: Int32s) -> "pa.Array":
     """Return the binary values or texts with some indices, null for a negative one; `values` has no nulls."""
-    count = len(values)
+    import pyarrow as pa
+
+    content, borders = content_of(values)
     begins, offsets = np.empty(len(which), np.int64), np.empty(len(which) + 1, np.int32)
-    borders = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: count + 1]
-    content = np.frombuffer(values.buffers()[2] or b"", np.uint8)
-    size = _lay_out_values(len(content), borders, which, begins, offsets)
+    copied = np.empty(_lay_out_values(len(content), borders, which, begins, offsets), np.uint8)
+    _copy(content, begins, offsets, copied)
     absent = which < 0
     nulls = pa.py_buffer(np.packbits(~absent, bitorder="little")) if absent.any() else None
-    return _column(values.type, content, begins, offsets, size, nulls)
+    return pa.Array.from_buffers(values.type, len(which), [nulls, pa.py_buffer(offsets), pa.py_buffer(copied)])
 
 
-def are_utf8(values: pa.Array) -> Bools:
-    """Return which values of a binary array without nulls are UTF-8."""
-    valid: Bools = np.ones(len(values), np.bool_)
-    content = values.buffers()[2]
-    if content is None or int(np.frombuffer(content, np.uint8).max(initial=0)) < _BEYOND_ASCII:
+def content_of(values: "pa.Array") -> tuple[Bytes, Int32s]:
+    """Return the bytes of a binary array, not copied, and the offsets of its n values in them: shape (n + 1,)."""
+    _, offsets, content = values.buffers()
+    borders = np.frombuffer(offsets or bytes(4), np.int32)[values.offset :][: len(values) + 1]
+    return np.frombuffer(content or b"", np.uint8), borders
+
+
+def are_utf8(content: Bytes, offsets: Int32s) -> Bools:
+    """Return which of n texts that stand one behind the other are UTF-8; `offsets` has shape (n + 1,)."""
+    valid: Bools = np.ones(len(offsets) - 1, np.bool_)
+    content = content[offsets[0] : offsets[-1]]
+    if int(content.max(initial=0)) < _BEYOND_ASCII:
         return valid
-    try:
-        pa.Array.from_buffers(pa.string(), len(values), values.buffers()).validate(full=True)
-    except pa.ArrowInvalid:
-        valid[:] = [is_utf8(value) for value in values.to_pylist()]
+    # All together are UTF-8: so is each, if none begins inside of a character.
+    begins = offsets[:-1] - offsets[0]
+    inside = content[begins[begins < len(content)]] & _MARK == _FOLLOWING
+    if inside.any() or not is_utf8(content.data):
+        ends = offsets[1:] - offsets[0]
+        texts = zip(begins.tolist(), ends.tolist(), strict=True)
+        valid[:] = [is_utf8(content[begin:end].data) for begin, end in texts]
     return valid
-
-
-def _column(
-    type_: pa.DataType, content: Bytes, starts: Ints, offsets: Int32s, size: int, nulls: pa.Buffer | None = None
-) -> pa.Array:
-    copied = np.empty(size, np.uint8)
-    _copy(content, starts, offsets, copied)
-    buffers = [nulls, pa.py_buffer(offsets), pa.py_buffer(copied)]
-    return pa.Array.from_buffers(type_, len(starts), buffers)
 
 
 @kernel

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints, groups, lazy
-from rmqinspect.codec.byte_ranges import are_utf8, take_ranges
+from rmqinspect.codec.byte_ranges import are_utf8, copy_ranges
 from rmqinspect.codec.kernels import CRC32
 from rmqinspect.codec.properties import Items, split_properties
 from rmqinspect.commitlog import columns
@@ -126,9 +126,8 @@ class Records:
         found: Bools = self.properties.beyond_ascii.copy()
         which = np.flatnonzero(found)
         if len(which):
-            found[which] = ~are_utf8(
-                take_ranges(self.bytes, self.properties_starts[which], self.properties_ends[which])
-            )
+            texts = copy_ranges(self.bytes, self.properties_starts[which], self.properties_ends[which])
+            found[which] = ~are_utf8(*texts)
         return found
 
     @property

@@ -17,7 +17,8 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.tables.messages import message_batches
 from rmqinspect.tables.redact import Redaction
-from rmqinspect.tables.table import Request, batches_of, column
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import batches_of, column
 from rmqinspect.text import group_digits
 from rmqinspect.times import format_millis
 from rmqinspect.version import tool_name

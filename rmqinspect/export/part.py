@@ -45,10 +45,11 @@ from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import MessageRows
 from rmqinspect.tables.read_log import LogSplitRead, Reading, read_split
 from rmqinspect.tables.record_columns import as_text_bodies, with_text_bodies
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.splits import TableSplit, split_rows
-from rmqinspect.tables.table import TIMESTAMP, Request, column, with_store
+from rmqinspect.tables.table import TIMESTAMP, column, with_store
 from rmqinspect.tables.usage import UsageFold
-from rmqinspect.verify.findings import SCHEMA as FINDINGS_SCHEMA
+from rmqinspect.verify.finding_rows import SCHEMA as FINDINGS_SCHEMA
 
 _LOG_APPEND_TIME = 1  # TimestampType of Kafka: the broker's clock
 

@@ -28,7 +28,7 @@ from rmqinspect.system.uri import is_below, realpath
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import end_of_log, gap_batches, gaps_in, segment_batches
 from rmqinspect.tables.read_log import add_account, lost_gaps
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.usage import UsageSums, usage_batches
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast

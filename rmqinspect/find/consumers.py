@@ -61,21 +61,20 @@ from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import modified_at
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.groups import (
+from rmqinspect.tables.group_positions import (
     Position,
     Refused,
     ends_of,
-    pop_counts,
-    pop_queues,
     positions,
     refused_messages,
     tell_missing_lag,
     times_of,
     waiting_in,
 )
+from rmqinspect.tables.pops import pop_counts, pop_queues
 from rmqinspect.tables.queue_ranges import QueueRange
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import unread_places
-from rmqinspect.tables.table import Request
 from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 
 

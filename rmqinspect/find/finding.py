@@ -37,7 +37,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.redact import Redaction
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 
 # Ways to search again for what was not found: what an id or a key turns out to be, in this order for all stores.
 _OTHER_WAYS = ((CLIENT_ID, Search.for_client_id), (REPLACED, Search.replaced), (ITEM, Search.in_batches))

@@ -54,7 +54,8 @@ from rmqinspect.find.queue_units import COMPACTION, Unit, compacted_topics, file
 from rmqinspect.schemas.consumequeue import EXT_ADDRESS_MAX
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.store.model import Store
-from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES, Request
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import CONFIG_DATABASES, QUEUE_DATABASES
 from rmqinspect.tables.transactions import read_surroundings
 from rmqinspect.text import describe_offset
 from rmqinspect.topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, TIMER_TOPIC

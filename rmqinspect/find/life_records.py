@@ -40,7 +40,7 @@ from rmqinspect.find.ways import whole_log
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.index.lookup import look_up, usable_files
 from rmqinspect.store.model import Store
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.times import to_micros
 from rmqinspect.topics import (
     DLQ_PREFIX,

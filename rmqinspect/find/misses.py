@@ -61,7 +61,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection, is_pattern
 from rmqinspect.tables.messages import SCHEMA
 from rmqinspect.tables.redact import Redaction
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.text import count, describe_spans, group_digits
 from rmqinspect.times import format_micros
 from rmqinspect.topics import LMQ_PREFIX

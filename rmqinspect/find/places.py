@@ -24,8 +24,8 @@ from rmqinspect.find.plan import rows_at
 from rmqinspect.find.ways import whole_log
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.store.model import Store
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import why_no_log
-from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.times import format_micros
 

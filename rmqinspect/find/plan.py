@@ -56,8 +56,8 @@ from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
 from rmqinspect.tables.log import messages_in
 from rmqinspect.tables.read_log import lost_gaps, report_account, report_behind
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import range_to_read
-from rmqinspect.tables.table import Request
 from rmqinspect.text import count, describe_offset, describe_size, group_digits
 from rmqinspect.topics import LMQ_PREFIX
 

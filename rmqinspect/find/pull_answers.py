@@ -29,7 +29,7 @@ from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.statuses import SOUND
 from rmqinspect.store.model import Store
 from rmqinspect.tables.messages import SCHEMA
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.topics import LMQ_PREFIX
 
 Answered = TypeVar("Answered", bound=Hashable)

@@ -49,7 +49,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection, is_pattern, spellings
 from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.redact import Redaction
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.text import group_digits
 
 ID, KEY, QUEUE_OFFSET, OFFSET, FILTERS = "id", "key", "queue_offset", "offset", "filters"

@@ -37,10 +37,10 @@ from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.store.model import QueueFile, Segment, Store
 from rmqinspect.tables.config import report_problems
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.groups import Position, ends_of, positions
+from rmqinspect.tables.group_positions import Position, ends_of, positions
 from rmqinspect.tables.read_log import OnlyBytes, folds_of
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import unread_places
-from rmqinspect.tables.table import Request
 from rmqinspect.tables.transactions import StoreTransactions, batches_of
 from rmqinspect.tables.usage import WINDOW, Usage
 

@@ -29,17 +29,8 @@ from rmqinspect.schemas.message import COMPRESSION_MASK, COMPRESSION_SHIFT, COMP
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import message_rows
-from rmqinspect.tables.table import (
-    QUEUE_DATABASES,
-    TIMESTAMP,
-    Request,
-    Source,
-    Table,
-    batch_with,
-    column,
-    millis,
-    text,
-)
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import QUEUE_DATABASES, TIMESTAMP, Source, Table, batch_with, column, millis, text
 from rmqinspect.topics import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, TRACE_PREFIX, TRACE_TOPIC, is_system_topic
 
 SCHEMA = pa.schema(

@@ -22,8 +22,8 @@ from rmqinspect.schemas import ROOT_FOLDERS
 from rmqinspect.store.directory import find_place
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import MAX_CONFIG_SIZE, Store
+from rmqinspect.store.names import split_name
 from rmqinspect.system import uri
-from rmqinspect.tables.splits import split_name
 from rmqinspect.text import name_text
 
 MOST_LISTED = 64 << 20

@@ -38,9 +38,9 @@ from rmqinspect.forecast.words import LOOK_FOR
 from rmqinspect.index.geometry import read_index_files
 from rmqinspect.rocksdb.databases import CONFIG, ENTRIES, QUEUES, last_half, last_indexed, unread_databases
 from rmqinspect.store.model import Segment, Store
-from rmqinspect.tables.delays import count_stuck
-from rmqinspect.tables.groups import ends_of, pop_counts, pop_queues
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.group_positions import ends_of
+from rmqinspect.tables.pops import pop_counts, pop_queues
+from rmqinspect.tables.request import Request
 from rmqinspect.text import count, group_digits, text_of
 from rmqinspect.timer.log import (
     TimerLog,
@@ -352,6 +352,8 @@ class Evidence:
     @cached_property
     def stuck_timers(self) -> int:
         """How many timer messages wait for a time before that of the timer's clock, which ran ahead."""
+        from rmqinspect.tables.delays import count_stuck  # a table, which few starts need
+
         return count_stuck(self.store)
 
     @cached_property

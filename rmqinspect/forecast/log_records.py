@@ -21,7 +21,7 @@ from rmqinspect.forecast.record_fold import Queue, QueueRecords, RecordFold
 from rmqinspect.forecast.settled import NOT_COMPARED, Comparison, QueueLog, Ranges
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables.read_log import add_account, folds_of, lost_gaps, splits_in
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 
 JUDGED = 1 << 30
 """The longest log, in bytes, that is always read whole."""

@@ -36,7 +36,7 @@ from rmqinspect.store.file_type import own_base
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.read_log import fold_log
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.tally import BYTES, FIRST, RECORDS, Tally
 from rmqinspect.text import text_of
 

@@ -30,8 +30,8 @@ from rmqinspect.store.reader import open_file
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.lost_records import AskedStart, LostRecords
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import range_to_read
-from rmqinspect.tables.table import Request
 from rmqinspect.text import text_of
 
 _MOST_IDS = 1 << 20  # that are looked for elsewhere: some 100 MB

@@ -19,15 +19,8 @@ from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.forecast.words import already_lost
 from rmqinspect.store.model import Store
-from rmqinspect.tables.table import (
-    ALL_DATABASES,
-    TIMESTAMP,
-    Request,
-    Source,
-    Table,
-    batch_of,
-    column,
-)
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import ALL_DATABASES, TIMESTAMP, Source, Table, batch_of, column
 from rmqinspect.times import millis_to_micros
 
 _TEXTS = pa.list_(pa.string())

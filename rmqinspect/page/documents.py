@@ -28,8 +28,8 @@ from rmqinspect.store.model import Store
 from rmqinspect.store.reader import modified_at
 from rmqinspect.tables.delays import DelayChoice, Delays, unqueued_words
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.groups import Position
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.group_positions import Position
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.transactions import transactions_of
 from rmqinspect.tables.usage import UsageSums, usage_batches
 from rmqinspect.text import group_digits

@@ -40,7 +40,8 @@ from rmqinspect.store.model import IMAGE, Segment, Store
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system import filesystem, uri
 from rmqinspect.tables import messages
-from rmqinspect.tables.table import Request, Table, batch_with, column, repeat
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import Table, batch_with, column, repeat
 from rmqinspect.text import count, group_digits, name_text
 
 _OWN = (

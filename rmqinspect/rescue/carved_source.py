@@ -20,7 +20,7 @@ from rmqinspect.rescue.carved_rows import Images, open_images
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import ENTRY_MAGICS, EntryHead
 from rmqinspect.store.model import CarvedSegment, Fragment, Segment, Store
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.text import count, describe_offset, group_digits
 
 _SEGMENT_SIZE = 1 << 30  # MessageStoreConfig: mappedFileSizeCommitLog

@@ -53,7 +53,7 @@ from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.output_file import as_refusal
 from rmqinspect.system.uri import shown
 from rmqinspect.tables.read_log import folds_of
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.text import count, escape, group_digits
 from rmqinspect.topics import SCHEDULE_TOPIC
 

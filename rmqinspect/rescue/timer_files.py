@@ -29,7 +29,7 @@ from rmqinspect.schemas.timer import UNIT_SIZE, TimerUnit
 from rmqinspect.store.model import Store
 from rmqinspect.system.output_file import as_refusal
 from rmqinspect.tables.delays import DelayChoice, Delays
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.timer.log import timer_log_files, units_of
 
 _PLACE_AT: int = place_of(TimerUnit, "physical_offset")

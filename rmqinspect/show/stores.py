@@ -14,15 +14,8 @@ from rmqinspect.forecast.outcome import Forecast
 from rmqinspect.show.overview import Overview, entries_not_read, overview
 from rmqinspect.show.short_start import short_start
 from rmqinspect.store.model import Store
-from rmqinspect.tables.table import (
-    ALL_DATABASES,
-    TIMESTAMP,
-    Request,
-    Source,
-    Table,
-    batch_of,
-    column,
-)
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import ALL_DATABASES, TIMESTAMP, Source, Table, batch_of, column
 from rmqinspect.times import millis_to_micros
 from rmqinspect.verify.next_start import told_verdict
 

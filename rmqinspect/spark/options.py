@@ -28,6 +28,7 @@ from rmqinspect.errors import BadOption
 from rmqinspect.export.request import FINDINGS, MESSAGES
 from rmqinspect.rocksdb.unpack import Unpacking
 from rmqinspect.store.model import Store
+from rmqinspect.store.names import name_store
 from rmqinspect.system.uri import abspath
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import (
@@ -44,13 +45,13 @@ from rmqinspect.tables.lost_records import AskedStart
 from rmqinspect.tables.record_columns import with_text_bodies
 from rmqinspect.tables.redact import Redaction, parse_redaction
 from rmqinspect.tables.sources import last_store_time
-from rmqinspect.tables.splits import Origin, name_store
+from rmqinspect.tables.splits import Origin
 from rmqinspect.tables.table import with_store
 from rmqinspect.text import parse_size
 from rmqinspect.times import parse_time, parse_zone
-from rmqinspect.verify import findings
+from rmqinspect.verify import finding_rows
 
-SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: findings.SCHEMA}
+SCHEMAS: dict[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()} | {FINDINGS: finding_rows.SCHEMA}
 
 _NEXT_STARTS = "next_starts"
 

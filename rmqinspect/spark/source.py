@@ -32,9 +32,10 @@ from rmqinspect.store.log_size import in_threads
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Range, Selection
 from rmqinspect.tables.record_columns import as_text_bodies
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import databases_of, range_to_read, unread_places
 from rmqinspect.tables.splits import Origin, TableSplit, default_split_size, split_rows, split_table
-from rmqinspect.tables.table import STORE, Request
+from rmqinspect.tables.table import STORE
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast
 

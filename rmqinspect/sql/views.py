@@ -29,8 +29,9 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.redact import Redaction
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import bytes_to_read, range_to_read
-from rmqinspect.tables.table import ALL_DATABASES, Request, Source, Table
+from rmqinspect.tables.table import ALL_DATABASES, Source, Table
 
 FINDINGS = "findings"
 NAMES = (*TABLES, FINDINGS)
@@ -54,7 +55,7 @@ def _findings(store: Store, request: Request) -> Iterator[pa.RecordBatch]:
 def table_of(name: str) -> Table:
     """Return the table of a view."""
     if name == FINDINGS:
-        from rmqinspect.verify.findings import SCHEMA
+        from rmqinspect.verify.finding_rows import SCHEMA
 
         return Table(FINDINGS, SCHEMA, (), _findings, tuple(Source), databases=ALL_DATABASES)
     return TABLES[name]

@@ -29,12 +29,12 @@ from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.rocksdb.databases import read_entries
 from rmqinspect.schemas.checkpoint import TIMESTAMP_FIELDS
 from rmqinspect.store.model import Store
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.table import (
     CONFIG_DATABASES,
     QUEUE_DATABASES,
     STORE_DATABASE,
     TIMESTAMP,
-    Request,
     Source,
     Table,
     batch_of,

@@ -43,7 +43,8 @@ from rmqinspect.tables.config import level_offsets
 from rmqinspect.tables.pointers import stored_slots
 from rmqinspect.tables.read_log import Collected
 from rmqinspect.tables.record_columns import CHUNK_ROWS, property_columns, property_values
-from rmqinspect.tables.table import TIMESTAMP, Request
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import TIMESTAMP
 from rmqinspect.timer.log import (
     PendingUnits,
     TimerLog,

@@ -57,11 +57,11 @@ from rmqinspect.tables.delay_sources import (
 )
 from rmqinspect.tables.read_log import fold_log
 from rmqinspect.tables.record_columns import CHUNK_ROWS, columns_at
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.table import (
     QUEUE_DATABASES,
     STORE_DATABASE,
     TIMESTAMP,
-    Request,
     Source,
     Table,
     batch_with,

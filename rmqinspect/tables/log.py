@@ -32,7 +32,8 @@ from rmqinspect.tables.read_log import (
     report_behind,
     splits_in,
 )
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, batches_of, column
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import TIMESTAMP, Table, batches_of, column
 from rmqinspect.times import millis_to_micros
 
 GAPS = pa.schema(

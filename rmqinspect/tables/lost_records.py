@@ -11,12 +11,14 @@ the tasks of an export.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from rmqinspect.codec.arrays import Bools, Ints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMNS = ("physical_offset", "body_crc_ok")
 """Of the table `messages` alone: a unit or an entry that points there is no record."""
@@ -58,7 +60,9 @@ def _in_force(turns: Sequence[tuple[int, bool]], places: Ints) -> Bools:
     return found
 
 
-def lost_mask(lost: LostRecords | None, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
+def lost_mask(lost: LostRecords | None, batch: "pa.RecordBatch", columns: Sequence[str]) -> "pa.Array":
     """Return which rows of `messages` are lost."""
+    import pyarrow as pa  # what is asked for is known without it
+
     assert lost is not None, "which records are lost is found out before rows are read"
     return pa.array(lost.mask(batch.column(columns[0]).to_numpy(zero_copy_only=False)))

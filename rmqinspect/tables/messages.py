@@ -24,7 +24,8 @@ from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.queue_ranges import Needles
 from rmqinspect.tables.record_columns import decompress_bodies, property_columns
-from rmqinspect.tables.table import TIMESTAMP, Request, batch_with, column, millis, name_column, pick, repeat
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import TIMESTAMP, batch_with, column, millis, name_column, pick, repeat
 
 ADDRESS_V4, ADDRESS_V6 = (place_of(host, "port") for host in (message.HostV4, message.HostV6))
 

@@ -32,11 +32,11 @@ from rmqinspect.schemas.timer import UNIT_MAGICS, UNIT_SIZE
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.record_columns import CHUNK_ROWS, columns_at, property_values
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.table import (
     BATCH_ROWS,
     QUEUE_DATABASES,
     TIMESTAMP,
-    Request,
     Source,
     Table,
     batches_of,

@@ -34,7 +34,7 @@ from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.workers import keep_freed_memory, stream_ordered
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.times import END_MILLI, FIRST_MILLI
 
 Row = TypeVar("Row")

@@ -16,7 +16,8 @@ from rmqinspect.store.without_rows import words_of_file, words_of_kind
 from rmqinspect.system.uri import shown
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import message_rows
-from rmqinspect.tables.table import Request, Source, Table
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import Source, Table
 from rmqinspect.text import count
 
 

@@ -28,7 +28,6 @@ Invariants:
 - A hole between segments belongs to the split that starts the segment behind it.
 """
 
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -49,14 +48,13 @@ from rmqinspect.rocksdb.databases import databases
 from rmqinspect.rocksdb.unpack import Unpacking, still_unpacked, unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import MAX_CONFIG_SIZE, QueueFile, Segment, Store, StoreFile
-from rmqinspect.system.uri import abspath, basename
+from rmqinspect.system.uri import abspath
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.log import gap_batches, messages_in, segment_gap_rows
 from rmqinspect.tables.pointers import read_entries, units_in
 from rmqinspect.tables.read_log import report_doubles, report_missing
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import databases_of, unpacking_for, unread_places
-from rmqinspect.tables.table import Request
-from rmqinspect.text import name_text
 
 # Each split walks from the start of its segment: smaller ones cost more in walks than they gain in parallelism.
 SMALLEST_PART = 64 << 20
@@ -163,23 +161,6 @@ def split_rows(split: TableSplit, request: Request) -> Iterator[pa.RecordBatch]:
         yield from read(split, request)
     except Unreadable as error:
         request.tell_unread(error)
-
-
-def split_name(text: str) -> tuple[str | None, str]:
-    """Parse `NAME=STORE` as (name, path), and anything else as (None, path).
-
-    A name has no "/" and no ":", so a URI with "=" has none. An existing path is a path.
-    """
-    name, _, path = text.partition("=")
-    if not name or not path or "/" in name or ":" in name or os.path.lexists(text):
-        return None, text
-    return name, path
-
-
-def name_store(text: str) -> tuple[str, str]:
-    """Parse `NAME=STORE` or `STORE` as (name, path); the default name is the last component of the path."""
-    name, path = split_name(text)
-    return name_text(name or basename(abspath(path))), path
 
 
 def default_split_size(sizes: Sequence[int], workers: int) -> int:

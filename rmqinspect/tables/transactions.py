@@ -48,11 +48,11 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.config import report_problems
 from rmqinspect.tables.read_log import Collected, fold_log
 from rmqinspect.tables.record_columns import CHUNK_ROWS, columns_at, property_values
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.table import (
     CONFIG_DATABASES,
     STORE_DATABASE,
     TIMESTAMP,
-    Request,
     Source,
     Table,
     batch_with,

@@ -42,7 +42,8 @@ from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables import messages
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.read_log import add_account, folds_of, report_account, report_behind, splits_in
-from rmqinspect.tables.table import TIMESTAMP, Request, Table, column, millis, name_column, text
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import TIMESTAMP, Table, column, millis, name_column, text
 from rmqinspect.tables.tally import BYTES, FIRST, LAST, MESSAGES, MOST, RECORDS, Tally, joined
 from rmqinspect.times import format_millis
 

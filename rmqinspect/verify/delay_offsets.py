@@ -20,8 +20,7 @@ from rmqinspect.broker.gone import TIMERCHECK
 from rmqinspect.config.json_files import read_delay_offsets
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Store
-from rmqinspect.tables.delays import count_stuck
-from rmqinspect.tables.groups import ExpectedQueues
+from rmqinspect.tables.group_positions import ExpectedQueues
 from rmqinspect.text import count, describe_duration, group_digits
 from rmqinspect.timer.log import read_timercheck
 from rmqinspect.times import time_words
@@ -144,6 +143,8 @@ def check_clock(store: Store, last: int | None, newest: int | None, *, is_step: 
 
 
 def _timer_ahead(store: Store, last: int, fired: int) -> Finding:
+    from rmqinspect.tables.delays import count_stuck  # a table, which few stores need
+
     stuck = count_stuck(store)
     waits = f"; {count(stuck, 'timer message')} {'waits' if stuck == 1 else 'wait'} for a time before" if stuck else ""
     return Finding(

@@ -10,10 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import msgspec
-import pyarrow as pa
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
@@ -24,10 +23,11 @@ from rmqinspect.errors import Unreadable
 from rmqinspect.store.model import Segment, Store
 from rmqinspect.system.uri import is_remote
 from rmqinspect.tables.capped_list import CappedList
-from rmqinspect.tables.redact import Redaction
-from rmqinspect.tables.table import column
 from rmqinspect.times import format_millis
 from rmqinspect.verify.codes import BY_CODE, NEVER_CAPPED, NO_MEND, fill_do, fill_mend
+
+if TYPE_CHECKING:
+    from rmqinspect.tables.redact import Redaction  # reads Arrow, which the checks do without
 
 
 class Finding(Struct, frozen=True):
@@ -325,60 +325,21 @@ def _words(finding: Finding) -> str:
     return _NUMBER.sub("", finding.message.partition(";")[0])
 
 
-SCHEMA = pa.schema(
-    [
-        column("code", pa.string(), "stable id; `rmqinspect verify --list-checks` has them all"),
-        column("severity", pa.string(), "error, warning, info"),
-        column("file", pa.string(), "relative to the store"),
-        column("offset", pa.int64(), "position in that file"),
-        column("length", pa.int64(), "bytes concerned"),
-        column("physical_offset", pa.int64(), "commit-log offset where it applies"),
-        column("topic", pa.string(), "topic of the record concerned"),
-        column("queue_id", pa.int32(), "its queue"),
-        column("queue_offset", pa.int64(), "its logical offset in the queue"),
-        column("count", pa.int64(), "1, or how many alike were folded into this row"),
-        column("expected", pa.string(), "what should be there, short"),
-        column("found", pa.string(), "what is there, short"),
-        column("message", pa.string(), "what it is and why it matters"),
-        column("broker_effect", pa.string(), "what the next start does there, and what a client gets if it stays"),
-        column("next", pa.string(), "the command to run next"),
-        column("do", pa.string(), "what a person has to do, null if nothing"),
-    ]
-)
-
-
-def row_batches(rows: Iterable[FindingRow]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the table, from a run or from its report."""
-    if columns := [row.columns() for row in rows]:
-        yield pa.RecordBatch.from_pylist(columns, schema=SCHEMA)
-
-
-# As wherever several stores are read at once, the first column is the store's name.
-SCHEMA_OF_STORES = SCHEMA.insert(0, column("store", pa.string(), "which of the stores given"))
-
-
-def row_batches_of_stores(found: Iterable[tuple[str, Sequence[FindingRow]]]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of several stores, with their names."""
-    for store, rows in found:
-        if columns := [{"store": store, **row.columns()} for row in rows]:
-            yield pa.RecordBatch.from_pylist(columns, schema=SCHEMA_OF_STORES)
-
-
 # They quote names of files and errors of the system only.
 _QUOTE_NOTHING = frozenset({"ST-IO", "ST-UNCHECKED"})
 
 
-def redact_findings(rows: Iterable[Finding], redaction: Redaction) -> list[Finding]:
+def redact_findings(rows: Iterable[Finding], redaction: "Redaction") -> list[Finding]:
     """Return masked findings. Only of a finished run: its parts are computed from what findings quote."""
     return [replace(row, **_masked(row, redaction)) for row in rows]
 
 
-def redact_rows(rows: Iterable[FindingRow], redaction: Redaction) -> list[FindingRow]:
+def redact_rows(rows: Iterable[FindingRow], redaction: "Redaction") -> list[FindingRow]:
     """Return masked findings of a report."""
     return [msgspec.structs.replace(row, **_masked(row, redaction)) for row in rows]
 
 
-def _masked(finding: Finding | FindingRow, redaction: Redaction) -> dict[str, Any]:
+def _masked(finding: Finding | FindingRow, redaction: "Redaction") -> dict[str, Any]:
     """Return the fields that are replaced, with their values."""
     keys = " ".join(filter(None, map(redaction.one_key, (finding.keys or "").split(" ")))) or None
     if finding.code in _QUOTE_NOTHING:

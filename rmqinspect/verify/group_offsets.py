@@ -15,8 +15,8 @@ from rmqinspect.broker.refusals import access_of
 from rmqinspect.config.json_files import ConsumerOffset, read_consumer_offsets
 from rmqinspect.consumequeue.bounds import queue_ends
 from rmqinspect.store.model import Store
-from rmqinspect.tables.groups import ExpectedQueues, Refused, ends_of, positions, refused_messages
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.group_positions import ExpectedQueues, Refused, ends_of, positions, refused_messages
+from rmqinspect.tables.request import Request
 from rmqinspect.text import count, describe_duration, group_digits
 from rmqinspect.times import time_words
 from rmqinspect.topics import DLQ_PREFIX, RETRY_PREFIX

@@ -1,8 +1,8 @@
 """What a run of `verify` is asked to do, what it found, and what it read, in the words of its screen and report."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from msgspec import Struct, field
 
 from rmqinspect import notebook
@@ -18,10 +18,13 @@ from rmqinspect.text import count, describe_size, group_digits
 from rmqinspect.verify.broker_lines import BrokerLines
 from rmqinspect.verify.codes import BY_CODE, levels_up_to
 from rmqinspect.verify.custody import Custody
-from rmqinspect.verify.findings import SCHEMA, Finding, FindingRow, Findings, row_batches
+from rmqinspect.verify.findings import Finding, FindingRow, Findings
 from rmqinspect.verify.log_map import LogMap
 from rmqinspect.verify.loss import Loss
 from rmqinspect.verify.since import Memory, Resume
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class VerifyOptions(Struct, frozen=True):
@@ -99,8 +102,12 @@ class VerifyResult(Struct):
         root = (paths or self.store.paths)[0]
         return self.findings.as_rows(stores, shown(root), BrokerLines(self.next_start).line)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "pa.Table":
         """Return the table `findings`: a row each, with the next command and what the next start does there."""
+        import pyarrow as pa  # the checks need none of it
+
+        from rmqinspect.verify.finding_rows import SCHEMA, row_batches
+
         return pa.Table.from_batches(row_batches(self.rows()), SCHEMA)
 
     def _repr_html_(self) -> str:
@@ -224,6 +231,8 @@ def _extent(result: VerifyResult, custody: Custody | None) -> str:
     return "all bytes read" if result.log_read else "only the end of the log read"
 
 
-def finding_batches(result: VerifyResult, paths: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+def finding_batches(result: VerifyResult, paths: Sequence[str] = ()) -> Iterator["pa.RecordBatch"]:
     """Yield the rows of the table; `paths` are those of `VerifyResult.rows`."""
+    from rmqinspect.verify.finding_rows import row_batches  # reads Arrow, which the checks do without
+
     return row_batches(result.rows(paths))

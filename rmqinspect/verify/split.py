@@ -9,11 +9,11 @@
 that a gap breaks is a new one: queues and times are not compared across it.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
 from msgspec import Struct, field
 
 from rmqinspect.broker.dispatch import Dispatched, Dispatcher
@@ -189,7 +189,9 @@ class _SplitCheck:
         self.is_scanned = begin is not None and split.segment.base >= begin
         needed = plan is not None and (plan.needs_records or self.is_scanned)
         if plan is not None and needed and plan.number_of(split) is not None:
-            pa.set_memory_pool(pa.system_memory_pool())  # keeps less of what is freed than Arrow's own
+            # Keeps less of what is freed than Arrow's own. A check of records alone needs no Arrow.
+            if (arrow := sys.modules.get("pyarrow")) is not None:
+                arrow.set_memory_pool(arrow.system_memory_pool())
             self.dispatcher = Dispatcher(
                 keys=plan.index_range is not None,
                 real_topics=bool(plan.timer_files),

@@ -14,8 +14,8 @@ from rmqinspect.commitlog.missing import doubles_of
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.splits import split_rows, split_table
-from rmqinspect.tables.table import Request
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support.command import Run, runner

@@ -18,7 +18,8 @@ import rmqinspect.tables.sources
 from rmqinspect import errors
 from rmqinspect.cli import ExitStatus, exit_status, status_of
 from rmqinspect.cli.terminal import Progress
-from rmqinspect.tables.table import Request, Table
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import Table
 from rmqinspect.text import parse_size
 from tests.support.command import Run, runner
 

@@ -10,8 +10,8 @@ import pytest
 from rmqinspect.broker.behind_files import missing_behind
 from rmqinspect.codec.arrays import Span
 from rmqinspect.store.discover import open_store
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.splits import split_rows, split_table
-from rmqinspect.tables.table import Request
 from tests.support.command import Run, runner
 from tests.support.outcome_stores import copy_of_case, outcome_store
 from tests.support.samples import sample

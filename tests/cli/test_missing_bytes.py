@@ -16,8 +16,8 @@ import rmqinspect
 from rmqinspect.codec.arrays import Span, merge
 from rmqinspect.commitlog.missing import absent_in, log_range, missing_in
 from rmqinspect.store.discover import open_store
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.splits import split_rows, split_table
-from rmqinspect.tables.table import Request
 from rmqinspect.text import group_digits
 from tests.support.command import Run, runner
 from tests.support.outcome_stores import outcome_store

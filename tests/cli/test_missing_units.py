@@ -14,8 +14,8 @@ import pytest
 
 from rmqinspect.consumequeue.missing import missing_units
 from rmqinspect.store.discover import open_store
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.splits import split_rows, split_table
-from rmqinspect.tables.table import Request
 from tests.support.command import Run, runner
 from tests.support.samples import sample
 

@@ -14,7 +14,7 @@ import pytest
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.redact import REDACTABLE
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.sampling import rare, sampled

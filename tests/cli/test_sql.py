@@ -26,7 +26,8 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.reader import FileReader
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.table import TIMESTAMP, Request
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import TIMESTAMP
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.samples import ROOT, sample

@@ -18,7 +18,7 @@ from rmqinspect.cli import VERBS
 from rmqinspect.errors import Unreadable
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.support import oracle

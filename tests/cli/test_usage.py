@@ -8,7 +8,7 @@ import pytest
 
 from rmqinspect.schemas.message import HEADS
 from rmqinspect.schemas.places import place_of
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.usage import USAGE, read_usage, usage_batches
 from tests.support import oracle
 from tests.support.building import lay, record, write_segment

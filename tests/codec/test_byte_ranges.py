@@ -15,7 +15,9 @@ from rmqinspect.codec.byte_ranges import (
     NOT_A_NUMBER,
     Key,
     Numbering,
+    are_utf8,
     containing,
+    copy_ranges,
     hash_of,
     hash_ranges,
     hash_texts,
@@ -56,6 +58,24 @@ def test_values_are_those_with_the_indices(mode: str, texts: list[str], which: l
 def test_values_of_a_slice_are_its_own() -> None:
     column = take_values(pa.array(["a", "bc", "d", ""]).slice(1, 2), np.array([1, 0, -1], np.int32))
     assert column.to_pylist() == ["d", "bc", None]
+
+
+UTF8_PARTS = [
+    [b"caf\xc3\xa9", b"", b"x", "\u20ac".encode()],
+    [b"caf\xc3", b"\xa9"],  # one character in two texts: neither is UTF-8, both together are
+    [b"", b"\xa9", b"\xc3\xa9"],
+    [b"\xc3\xa9", b"\xed\xa0\x80", b"ok"],  # a lone surrogate
+    [b"\xc3\xa9", b"\xc3"],
+    [],
+]
+
+
+@pytest.mark.parametrize("texts", UTF8_PARTS)
+def test_texts_are_utf8_each_by_itself(texts: list[bytes]) -> None:
+    joined, ends = b"--".join([b"", *texts]), np.cumsum([len(text) + 2 for text in texts]).astype(np.int64)
+    starts = ends - np.array([len(text) for text in texts], np.int64)
+    found = are_utf8(*copy_ranges(joined, starts, ends))
+    assert found.tolist() == [text.decode(errors="replace").encode() == text for text in texts]
 
 
 _PLACES = st.lists(st.tuples(st.integers(-9, 300), st.integers(-9, 300)), max_size=5)

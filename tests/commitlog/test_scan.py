@@ -20,7 +20,7 @@ from rmqinspect.schemas.message import FIXED_SIZE, MAGIC_BLANK, SysFlag
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import FileReader
 from rmqinspect.tables.messages import message_batches
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support.building import (
     BROKER_V6,
     PRODUCER_V6,

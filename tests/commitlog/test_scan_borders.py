@@ -25,7 +25,7 @@ from rmqinspect.commitlog.scan import scan_split
 from rmqinspect.schemas.messageid import GrpcClientId
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support.building import STORED, blank, entry, lay, record, various, write_segment
 from tests.support.scanning import scan, statuses, table
 

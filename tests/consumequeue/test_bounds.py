@@ -21,9 +21,9 @@ from rmqinspect.show.overview import overview
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import QueueFile
 from rmqinspect.store.reader import FileReader, open_file
-from rmqinspect.tables.groups import ends_of
+from rmqinspect.tables.group_positions import ends_of
 from rmqinspect.tables.pointers import QUEUE_UNITS, QUEUES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify
 from tests.broker.damages import queues_of, set_units

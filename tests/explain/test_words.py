@@ -18,7 +18,7 @@ from rmqinspect.store.directory import PLACES
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.messages import STATUSES
 from rmqinspect.verify.codes import CODES
-from rmqinspect.verify.findings import SCHEMA
+from rmqinspect.verify.finding_rows import SCHEMA
 from tests.support.samples import ROOT
 
 # Columns whose values are words. Their comments list the words.

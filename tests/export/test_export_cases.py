@@ -10,7 +10,7 @@ import pytest
 from rmqinspect.export.job import local_engine
 from rmqinspect.export.request import FINDINGS, MESSAGES, ExportRequest
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.exporting import case_store, expected, export, exported, names
 from tests.support.sampling import rare, sampled

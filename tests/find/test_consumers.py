@@ -24,7 +24,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.queue_ranges import QueueRange, in_ranges
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.building import record
 from tests.support.command import Run, runner

@@ -14,7 +14,7 @@ from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.filters import Selection
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.rocksdb import needs_rocksdict
 from tests.support.sampling import sampled

@@ -23,7 +23,7 @@ from rmqinspect.store.reader import FileReader
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import message_rows
 from rmqinspect.tables.messages import SCHEMA as MESSAGES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.samples import sample

@@ -14,7 +14,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.log import SEGMENTS_TABLE
 from rmqinspect.tables.pointers import QUEUE_UNITS
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.usage import Sample, read_usage
 from tests.support.side_tables import broker, milliseconds, rows, store_of, units_of, write
 

@@ -21,7 +21,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.store.reader import FileReader
 from rmqinspect.tables.log import message_rows
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import traced
 from tests.support.command import Run, runner
 from tests.support.samples import ROOT, sample

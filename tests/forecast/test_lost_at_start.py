@@ -19,8 +19,8 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.lost_records import AskedStart
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.sources import range_to_read
-from rmqinspect.tables.table import Request
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.samples import sample

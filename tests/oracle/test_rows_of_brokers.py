@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rmqinspect.schemas.message import COMPRESSIONS, SysFlag
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support.building import BORN, PRODUCER, PRODUCER_V6, STORED, lay, record, write_segment
 from tests.support.scanning import host, shown, statuses, table
 

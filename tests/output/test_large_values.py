@@ -10,7 +10,7 @@ from rmqinspect.output import View, rows, writer_of
 from rmqinspect.tables import messages
 from rmqinspect.tables import record_columns as bodies
 from rmqinspect.tables.log import messages_in
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support.building import lay, write_segment
 from tests.support.documents import RUN
 

@@ -14,7 +14,7 @@ from rmqinspect.page.sums import PageFold, flow_of, lost_ranges, times_at
 from rmqinspect.rocksdb.unpack import Unpacking, unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.tally import Tally
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import nothing_judged, verify_after

@@ -11,7 +11,7 @@ from rmqinspect.store import reader
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import StoreFile
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.properties.test_hidden import small
 from tests.support.command import Run, runner
 

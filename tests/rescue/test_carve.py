@@ -18,7 +18,7 @@ from rmqinspect.rescue import carve
 from rmqinspect.rescue.carved_rows import CARVED_TABLE, Images, open_images
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.broken_disk import broken_disk
 from tests.support.building import record

@@ -20,8 +20,8 @@ from rmqinspect.rocksdb.databases import databases
 from rmqinspect.rocksdb.unpack import INSTALL, Unpacking, still_unpacked, unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.splits import split_rows, split_table
-from rmqinspect.tables.table import Request
 from tests.support import oracle
 from tests.support.rocksdb import database, needs_rocksdict
 from tests.support.side_tables import ROCKSDB, broker, write

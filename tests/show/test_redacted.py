@@ -9,7 +9,7 @@ import pytest
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables.log import MESSAGES_TABLE
 from rmqinspect.tables.redact import hash_value
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.command import Run, runner
 from tests.support.samples import sample

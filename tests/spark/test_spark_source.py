@@ -23,10 +23,11 @@ from rmqinspect.spark.planning import RangeTask, StoresTask
 from rmqinspect.spark.source import Reader, RocketMQDataSource, register
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.store.names import split_name
 from rmqinspect.tables import TABLES
 from rmqinspect.tables.lost_records import AskedStart
-from rmqinspect.tables.splits import split_name
-from rmqinspect.tables.table import STORE, Request
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import STORE
 from rmqinspect.verify.result import VerifyOptions, finding_batches
 from rmqinspect.verify.run import verify_and_forecast
 from tests.support import oracle, traced

@@ -23,7 +23,7 @@ from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.log import MESSAGES_TABLE
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.topics import LMQ_PREFIX, is_system_topic
 from tests.support.real_brokers import RealBrokers
 from tests.support.side_tables import rows

@@ -21,7 +21,8 @@ from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import STORE, Request
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import STORE
 from tests.support import oracle
 
 

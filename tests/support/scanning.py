@@ -12,7 +12,7 @@ from rmqinspect.commitlog.scan import WINDOW_SIZE, RecordRun, redo_where_borders
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.store.model import Segment
 from rmqinspect.tables.messages import SCHEMA, message_batches
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support.side_tables import milliseconds
 
 ENTIRE = 1 << 62  # a split size that no segment reaches

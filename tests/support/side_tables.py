@@ -8,7 +8,8 @@ from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
-from rmqinspect.tables.table import BATCH_ROWS, Request, Table
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import BATCH_ROWS, Table
 from tests.support import oracle
 
 BROKERS = oracle.cases("broker")

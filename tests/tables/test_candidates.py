@@ -16,7 +16,7 @@ from rmqinspect.store.model import Segment, Store
 from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.log import message_rows, messages_in
 from rmqinspect.tables.messages import SCHEMA
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.building import Piece, lay, write_segment
 from tests.support.sampling import sampled

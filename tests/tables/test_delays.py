@@ -17,7 +17,7 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.config import DELAY_OFFSETS
 from rmqinspect.tables.delays import DELAYS, DelayChoice, delays_table
 from rmqinspect.tables.read_log import fold_log
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.building import lay, pad, record
 from tests.support.sampling import sampled

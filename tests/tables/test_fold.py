@@ -13,7 +13,7 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.log import MESSAGES_TABLE
 from rmqinspect.tables.read_log import fold_log
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support.side_tables import broker, crash
 from tests.tables.test_messages import as_table
 

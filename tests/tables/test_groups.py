@@ -8,7 +8,7 @@ import pytest
 from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables.groups import GROUPS
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.building import record
 from tests.support.side_tables import FILE_QUEUES, broker, milliseconds, rows, store_of, units_of, write

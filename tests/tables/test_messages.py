@@ -22,7 +22,8 @@ from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
 from rmqinspect.tables.log import GAPS_TABLE, MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.messages import SCHEMA
-from rmqinspect.tables.table import Request, Table
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import Table
 from rmqinspect.verify.codes import GAPS as CODES_OF_GAPS
 from rmqinspect.verify.result import VerifyOptions
 from rmqinspect.verify.run import verify

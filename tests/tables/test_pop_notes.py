@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rmqinspect.store.discover import open_store
-from rmqinspect.tables import groups as pop_notes
+from rmqinspect.tables import pops
 from rmqinspect.tables.groups import GROUPS
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.topics import REVIVE_PREFIX, TIMER_TOPIC
 from tests.support import oracle
 from tests.support.outcome_stores import copy_of_case, outcome_store
@@ -58,7 +58,7 @@ def test_before_the_broker_looked_at_them_due_messages_await_revival(tmp_path: P
 
 
 def test_of_very_many_checkpoints_the_newest_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pop_notes, "MOST_RECORDS", 5)
+    monkeypatch.setattr(pops, "MOST_RECORDS", 5)
     remarks: list[str] = []
     request = Request(columns=OF_POP.columns, on_remark=remarks.append)
     found = [row["in_flight"] for row in rows(GROUPS, broker("main-5.3.3"), request)]
@@ -94,4 +94,4 @@ def test_without_the_revive_queues_the_timer_says_the_same(tmp_path: Path) -> No
 def test_without_the_timer_nothing_was_popped(tmp_path: Path) -> None:
     root = copy_of_case("s10", tmp_path / "case")
     shutil.rmtree(root / "consumequeue" / TIMER_TOPIC)
-    assert pop_notes.pop_queues(open_store([str(root)])) == set()
+    assert pops.pop_queues(open_store([str(root)])) == set()

@@ -13,7 +13,7 @@ from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.message_id import offset_msg_id
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables.log import MESSAGES_TABLE
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support.building import lay, various, write_segment
 
 PARTS = st.sampled_from(

@@ -19,7 +19,8 @@ from rmqinspect.store.model import Store
 from rmqinspect.tables.config import SUBSCRIPTION_GROUPS, TOPICS
 from rmqinspect.tables.groups import GROUPS
 from rmqinspect.tables.pointers import QUEUE_UNITS, QUEUES
-from rmqinspect.tables.table import BATCH_ROWS, Request
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.table import BATCH_ROWS
 from tests.support import oracle
 from tests.support.side_tables import (
     CUT,

@@ -18,17 +18,10 @@ from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Store
+from rmqinspect.store.names import name_store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.splits import (
-    SMALLEST_PART,
-    Origin,
-    TableSplit,
-    default_split_size,
-    name_store,
-    split_rows,
-    split_table,
-)
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
+from rmqinspect.tables.splits import SMALLEST_PART, Origin, TableSplit, default_split_size, split_rows, split_table
 from tests.support import oracle
 from tests.support.building import STORED, fill, lay, pad, record, various, write_segment
 from tests.support.sampling import sampled

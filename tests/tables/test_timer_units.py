@@ -11,7 +11,7 @@ from rmqinspect.commitlog.records import records_at
 from rmqinspect.schemas.timer import UNIT_SIZE
 from rmqinspect.store.model import Store
 from rmqinspect.tables.pointers import TIMER_UNITS
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.building import lay, record, write_segment
 from tests.support.side_tables import BROKERS, broker, milliseconds, rows, store_of

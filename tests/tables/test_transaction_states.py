@@ -13,7 +13,7 @@ import rmqinspect.tables.read_log
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.schemas import rocksdb as layouts
 from rmqinspect.store.discover import open_store
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.transactions import TRANSACTIONS
 from tests.support.building import STORED, Piece, fill, lay, pad, write_segment
 from tests.support.rocksdb import database, needs_rocksdict

@@ -6,7 +6,7 @@ import pytest
 
 from rmqinspect.rocksdb.unpack import unpacked
 from rmqinspect.store.model import Store
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.transactions import TRANSACTIONS
 from tests.support import oracle
 from tests.support.side_tables import BROKERS, broker, crash, rows

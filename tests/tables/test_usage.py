@@ -18,7 +18,7 @@ from rmqinspect.tables import tally
 from rmqinspect.tables.log import MESSAGES_TABLE, SEGMENTS_TABLE
 from rmqinspect.tables.read_log import folds_of, splits_in
 from rmqinspect.tables.redact import parse_redaction
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.tables.usage import (
     DIMENSIONS,
     USAGE,

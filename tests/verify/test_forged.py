@@ -13,7 +13,7 @@ import pytest
 from rmqinspect.schemas.message import CRC_MASK
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables import TABLES
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.request import Request
 from rmqinspect.verify.report import NOT_PROVED
 from tests.support.command import Run, runner
 from tests.support.samples import sample

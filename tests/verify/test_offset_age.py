@@ -12,8 +12,8 @@ from rmqinspect.broker.offset_age import OffsetAge, offset_age
 from rmqinspect.config.json_files import read_consumer_offsets
 from rmqinspect.find.consumers import Consumers
 from rmqinspect.store.discover import open_store
-from rmqinspect.tables.groups import ends_of
-from rmqinspect.tables.table import Request
+from rmqinspect.tables.group_positions import ends_of
+from rmqinspect.tables.request import Request
 from rmqinspect.verify.group_offsets import check_age
 from tests.support.command import Run, runner
 from tests.support.outcome_stores import copy_of_case, outcome_store
