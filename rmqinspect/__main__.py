@@ -23,7 +23,7 @@ def main() -> int:
     # per exported GiB, and a quarter more memory, than malloc as set up by `system.limits`.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from rmqinspect.cli import main as run
-    from rmqinspect.system.workers import hide_pandas
+    from rmqinspect.system.no_pandas import hide_pandas
 
     hide_pandas()
     status = run()

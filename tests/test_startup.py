@@ -35,3 +35,10 @@ def test_a_command_that_shows_no_table_needs_no_arrow(command: str) -> None:
 
 def test_a_command_that_shows_a_table_needs_arrow() -> None:
     assert "pyarrow" in modules_of("decode", str(sample("healthy-5.5.0")))
+
+
+@pytest.mark.parametrize("command", ["verify", "export", "decode"])
+def test_a_help_text_needs_no_library_but_click(command: str) -> None:
+    found = modules_of(command, "--help")
+    assert "click" in found
+    assert not found & {"construct", "msgspec", "numpy", "pyarrow"}

@@ -16,7 +16,6 @@ from functools import partial
 from itertools import chain, groupby
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rmqinspect.broker.acknowledged import acknowledged_words
 from rmqinspect.cli.terminal import Screen, columns, fold, line_width
@@ -176,7 +175,7 @@ def _start_lines(outcome: Outcome) -> Iterator[str]:
     yield from SCREEN.rows("stops at", _stop_words(outcome))
     if outcome.refusal is not None:
         yield from SCREEN.rows("refuses", refusal_words(outcome.refusal))
-        yield from replace(SCREEN, cut=False).rows("remedy", outcome.refusal.remedy)  # its command is copied
+        yield from SCREEN._replace(cut=False).rows("remedy", outcome.refusal.remedy)  # its command is copied
         yield from SCREEN.rows("deletes", "; ".join(_deleted_words(outcome)))
         return
     if outcome.unknown is not None:

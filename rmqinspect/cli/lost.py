@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
 
 from rmqinspect.cli.options import PATH, ReadingOptions, SourceOptions, count_jobs
 from rmqinspect.cli.parameters import option, option_group, release_option
@@ -110,6 +109,8 @@ def compare_with(
     :raises NotAStore: nothing of a store is there.
     :raises Unreadable: it cannot be listed.
     """
+    from msgspec.structs import replace
+
     from rmqinspect.forecast.replica import compare_lost
     from rmqinspect.store.discover import open_store
 
@@ -129,6 +130,8 @@ def find_lost(
     """
     if selection.lost_at_start is None:
         return selection, None
+    from msgspec.structs import replace
+
     from rmqinspect.forecast.lost_records import lost_at_start, with_lost
 
     with Progress(0, arguments.progress, quiet=arguments.quiet) as progress:

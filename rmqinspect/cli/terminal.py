@@ -22,9 +22,7 @@ from contextlib import contextmanager, suppress
 from io import StringIO
 from shutil import get_terminal_size
 from types import TracebackType
-from typing import Self, TextIO
-
-from msgspec import Struct
+from typing import NamedTuple, Self, TextIO
 
 from rmqinspect.system.workers import read_bound
 from rmqinspect.text import cell_width, clip, cut_cells, describe_duration, describe_size, escape
@@ -54,7 +52,7 @@ def screen_height() -> int:
     return get_terminal_size((WIDTH, HEIGHT)).lines if sys.stdout.isatty() else HEIGHT
 
 
-class Screen(Struct, frozen=True):
+class Screen(NamedTuple):
     """One screen: all its rows have their text in the same column."""
 
     indent: int  # cells of the label column

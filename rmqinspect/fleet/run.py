@@ -33,7 +33,8 @@ from msgspec import Struct
 
 from rmqinspect.errors import RmqinspectError, Unreadable
 from rmqinspect.store.reader import FileReader
-from rmqinspect.system.workers import ReadRate, bound_reads, hide_pandas, read_bound
+from rmqinspect.system.no_pandas import hide_pandas
+from rmqinspect.system.workers import ReadRate, bound_reads, read_bound
 
 Task = TypeVar("Task")
 

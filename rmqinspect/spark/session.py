@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from rmqinspect.errors import BadOption, NotInstalled
 from rmqinspect.spark.jvm_errors import first_line
-from rmqinspect.system.workers import show_pandas
+from rmqinspect.system.no_pandas import show_pandas
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

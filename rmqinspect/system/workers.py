@@ -17,7 +17,7 @@ every read of evidence (`store.reader`), every wait, and every result it hands o
 exception, and closes its files. The main thread is never stopped like this: Ctrl-C interrupts its reads and waits by
 itself. It waits for threads in steps: a signal that arrives while it is about to sleep is seen when it wakes.
 
-Settings of the process: keep freed memory, allow many open files, import no pandas.
+Settings of the process: keep freed memory, allow many open files.
 """
 
 import ctypes
@@ -30,10 +30,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager, suppress
 from functools import cache
-from importlib.abc import MetaPathFinder
 from typing import Any, Generic, TypeVar
-
-from msgspec import Struct, field
 
 STEP = 0.1
 """Seconds between two looks of who waits for a thread: whether it was stopped, whether a signal has come."""
@@ -90,12 +87,14 @@ def stream_ordered(
         threads.stop()
 
 
-class _Waiting(Struct, Generic[Item]):
+class _Waiting(Generic[Item]):
     """What one task has yielded and nobody has taken."""
 
-    items: deque[tuple[Item, int]] = field(default_factory=deque)  # with sizes
-    ended: bool = False
-    error: BaseException | None = None  # what ended it
+    # No struct: every `--help` imports this module, and msgspec is needed by none.
+    def __init__(self) -> None:
+        self.items: deque[tuple[Item, int]] = deque()  # with sizes
+        self.ended = False
+        self.error: BaseException | None = None  # what ended it
 
 
 class _Threads(Generic[Task, Item]):
@@ -332,30 +331,3 @@ def bound_reads(bound: ReadRate | None) -> None:
 def read_bound() -> ReadRate | None:
     """Return this process's limit, None without one."""
     return _bound
-
-
-class _WithoutPandas(MetaPathFinder):
-    """Says that pandas is not installed, nor dateutil.
-
-    Arrow asks whether the first array it gets is one of pandas, and imports pandas for that if it can. It is not used,
-    and takes as long as a look-up. The same holds for dateutil, whose differences of months Arrow looks for.
-    """
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname in ("pandas", "dateutil"):
-            raise ModuleNotFoundError(f"{fullname} is not used", name=fullname)
-
-
-_finder = _WithoutPandas()
-
-
-def hide_pandas() -> None:
-    """Make imports of pandas fail."""
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
-
-
-def show_pandas() -> None:
-    """Let pandas be imported: Spark Connect does."""
-    if _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)
