@@ -60,6 +60,24 @@ COMPRESSION_SHIFT = 8
 # that knew no other: CompressionType#findByValue.
 COMPRESSIONS = ("zlib", "lz4", "zstd", "zlib")
 
+WELL_KNOWN = (
+    b"UNIQ_KEY",
+    b"KEYS",
+    b"TAGS",
+    b"REAL_TOPIC",
+    b"REAL_QID",
+    b"RETRY_TOPIC",
+    b"TIMER_OUT_MS",
+    b"DELAY",
+    b"INNER_NUM",
+    b"INNER_MULTI_DISPATCH",
+    b"INNER_MULTI_QUEUE_OFFSET",
+    b"TIMER_DEL_UNIQKEY",
+    b"TIMER_ROLL_TIMES",
+    b"TIMER_ROLL_LABEL",
+)
+"""Names that every record is searched for."""
+
 NAME_VALUE_SEPARATOR = 0x01  # MessageDecoder.NAME_VALUE_SEPARATOR
 PROPERTY_SEPARATOR = 0x02  # MessageDecoder.PROPERTY_SEPARATOR
 

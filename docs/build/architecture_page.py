@@ -66,7 +66,7 @@ life                            find/life.py: unit, index entries, copies, in th
 ## Readers of a layout
 
 Three readers follow the same declaration: `construct`, for one record (`show`, tests); a numpy dtype computed from it
-(`codec/layout.py`), for rows of one size; and loops (`codec/kernels.py`, `docs/compiling.md`) for the records of a
+(`codec/layout.py`), for rows of one size; and loops (`loops/`) for the records of a
 window, which find each field at a place computed from it. Tests read the same bytes each way and compare every field.
 
 ## Where an idea lives
@@ -111,7 +111,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | what a query engine's filters let a reader skip | `tables/hints.py`; of DuckDB: `sql/pushed.py` |
 | who opens and plans a store of many | `export/apart.py`, `export/shared.py`; loads: `spark/planning.py` |
 | what is asked of object storage, and what is kept | `system/remote.py`, `system/read_ahead.py` |
-| loops that are compiled | `codec/kernels.py`, `codec/compiling.py` |
+| loops that are compiled; what is written in C | `loops/__init__.py`; `loops/loads.h` |
 
 ## Words
 

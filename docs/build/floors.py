@@ -28,96 +28,97 @@ GROUND = {
 }
 
 FLOORS = (
-    Folder(1, "codec", "", "bytes to values: numpy types from layouts, hashes, properties; compiled loops"),
-    Folder(2, "store", "codec", "which file of a path is what; the only reader of evidence"),
-    Folder(3, "commitlog", "codec store", "records and gaps of the commit log; scan and resynchronisation"),
-    Folder(3, "consumequeue", "codec store", "queue units, and where queues begin and end"),
-    Folder(3, "index", "codec store", "index files: header, slots, entries"),
-    Folder(3, "output", "store", "record batches as table, JSON, CSV, Parquet or Arrow"),
-    Folder(3, "config", "codec store", "the JSON files of config/ and the checkpoint"),
-    Folder(4, "timer", "codec store", "timer log and timer wheel"),
-    Folder(4, "broker", "codec commitlog config consumequeue index store", "what brokers do, by version"),
-    Folder(4, "damage", "codec commitlog store", "why bytes are wrong: flipped bits, lost pages, overwrites"),
+    Folder(1, "loops", "", "loops over bytes: plain Python, compiled to C when a wheel is built"),
+    Folder(2, "codec", "loops", "bytes to values: numpy types from layouts, hashes, properties"),
+    Folder(3, "store", "codec", "which file of a path is what; the only reader of evidence"),
+    Folder(4, "commitlog", "codec loops store", "records and gaps of the commit log; scan and resynchronisation"),
+    Folder(4, "consumequeue", "codec store", "queue units, and where queues begin and end"),
+    Folder(4, "index", "codec store", "index files: header, slots, entries"),
+    Folder(4, "output", "store", "record batches as table, JSON, CSV, Parquet or Arrow"),
+    Folder(4, "config", "codec store", "the JSON files of config/ and the checkpoint"),
+    Folder(5, "timer", "codec store", "timer log and timer wheel"),
+    Folder(5, "broker", "codec commitlog config consumequeue index loops store", "what brokers do, by version"),
+    Folder(5, "damage", "codec commitlog loops store", "why bytes are wrong: flipped bits, lost pages, overwrites"),
     Folder(
-        4, "rocksdb", "codec consumequeue store", "queues, timers and configuration in RocksDB, unpacked into files"
+        5, "rocksdb", "codec consumequeue store", "queues, timers and configuration in RocksDB, unpacked into files"
     ),
     Folder(
-        5,
+        6,
         "tables",
-        "broker codec commitlog config consumequeue damage index rocksdb store timer",
+        "broker codec commitlog config consumequeue damage index loops rocksdb store timer",
         "every table: a fixed Arrow schema and its record batches",
     ),
     Folder(
-        6,
+        7,
         "find",
-        "broker codec commitlog config consumequeue damage index rocksdb store tables",
+        "broker codec commitlog config consumequeue damage index loops rocksdb store tables",
         "answers: where a message is, what became of it, what consumers get and wait for, what retention takes",
     ),
-    Folder(6, "diff", "broker codec commitlog config consumequeue store tables", "differences of two stores"),
+    Folder(7, "diff", "broker codec commitlog config consumequeue store tables", "differences of two stores"),
     Folder(
-        6,
+        7,
         "forecast",
-        "broker codec commitlog config consumequeue damage index rocksdb store tables timer",
+        "broker codec commitlog config consumequeue damage index loops rocksdb store tables timer",
         "what a broker does to a store at its next start",
     ),
     Folder(
-        7,
+        8,
         "verify",
-        "broker codec commitlog config consumequeue damage forecast index rocksdb store tables timer",
+        "broker codec commitlog config consumequeue damage forecast index loops rocksdb store tables timer",
         "all checks, one verdict; the modules of a kind of file begin with its name",
     ),
     Folder(
-        8,
+        9,
         "show",
-        "broker codec commitlog config consumequeue damage find forecast rocksdb store tables verify",
+        "broker codec commitlog config consumequeue damage find forecast loops rocksdb store tables verify",
         "one record, or one store's summary",
     ),
     Folder(
-        8, "export", "broker commitlog consumequeue output rocksdb store tables verify", "whole stores as Parquet files"
+        9, "export", "broker commitlog consumequeue output rocksdb store tables verify", "whole stores as Parquet files"
     ),
     Folder(
-        8,
+        9,
         "rescue",
-        "broker codec commitlog config consumequeue damage forecast index rocksdb store tables timer verify",
+        "broker codec commitlog config consumequeue damage forecast index loops rocksdb store tables timer verify",
         "from damaged or incomplete evidence to a store that a stock broker serves; always in a new place",
     ),
     Folder(
-        8,
+        9,
         "picture",
         "commitlog forecast store verify",
         "the map of a store: its model, a row of a terminal, a picture in a page",
     ),
     Folder(
-        9, "explain", "codec find show store verify", "the meaning of codes, fields, flags, and lines of broker logs"
+        10, "explain", "codec find show store verify", "the meaning of codes, fields, flags, and lines of broker logs"
     ),
     Folder(
-        9,
+        10,
         "page",
-        "broker codec commitlog config find forecast picture rocksdb store tables verify",
+        "broker codec commitlog config find forecast loops picture rocksdb store tables verify",
         "one page about stores, for a browser: HTML that needs nothing else",
     ),
-    Folder(9, "fleet", "forecast show store", "many stores read side by side: processes, a row for each"),
+    Folder(10, "fleet", "forecast show store", "many stores read side by side: processes, a row for each"),
     Folder(
-        9,
+        10,
         "spark",
         "broker export forecast rocksdb store tables verify",
         "the Spark data source, exports as Spark jobs",
     ),
-    Folder(9, "sql", "codec find store tables verify", "a query over the tables, in DuckDB"),
+    Folder(10, "sql", "codec find store tables verify", "a query over the tables, in DuckDB"),
     Folder(
-        10,
+        11,
         "cli",
-        "broker codec commitlog config diff explain export find fleet forecast output page picture rescue rocksdb "
-        "show spark sql store tables verify",
+        "broker codec commitlog config diff explain export find fleet forecast loops output page picture rescue "
+        "rocksdb show spark sql store tables verify",
         "one module per command: options in, screens out",
     ),
 )
 
 # Above all floors: what a user enters by.
 DOORS = (
-    Folder(11, "__main__", "cli", "the console script"),
-    Folder(11, "api", "find forecast rocksdb store tables verify", "the functions that `import rmqinspect` offers"),
-    Folder(12, "__init__", "api forecast store tables verify", "the names that `import rmqinspect` offers"),
+    Folder(12, "__main__", "cli", "the console script"),
+    Folder(12, "api", "find forecast rocksdb store tables verify", "the functions that `import rmqinspect` offers"),
+    Folder(13, "__init__", "api forecast store tables verify", "the names that `import rmqinspect` offers"),
 )
 
 # A library that is not in this list is not imported anywhere.
@@ -125,16 +126,15 @@ LIBRARIES = {
     "click": "cli",
     "construct": "schemas codec",
     "duckdb": "sql",
-    "isal": "codec",
+    "isal": "loops",
     "javaproperties": "store",
     "jinja2": "page",
-    "llvmlite": "codec",
     # The base of every struct that carries values.
     "msgspec": "document system codec store commitlog consumequeue index output config broker damage rocksdb tables "
     "find diff forecast verify show export rescue picture explain page fleet spark sql cli api",
-    "numba": "codec",
-    "numpy": "codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify export "
-    "rescue page",
+    "cython": "loops",
+    "numpy": "loops codec commitlog consumequeue index rocksdb timer broker damage tables find diff forecast verify "
+    "export rescue page",
     "pyarrow": "codec system output tables find diff forecast verify export rescue show spark sql cli api",
     "prometheus_client": "output",
     "py4j": "spark",

@@ -24,23 +24,19 @@ from numpy.typing import NDArray
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.java import ID_MARK, TAG_MARK, java_number
-from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
-from rmqinspect.codec.kernels import (
-    Bytes,
-    ByteTableOut,
-    Int32s,
-    Int32Table,
-    Int32TableOut,
-    IntsOut,
-    Table,
-    TableOut,
-    inlined,
-    kernel,
-)
-from rmqinspect.codec.properties import WELL_KNOWN
-from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.queue_offsets import Queue
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops.arrays import Int32s
+from rmqinspect.loops.record_rows import (
+    ASKED_BATCHES,
+    ASKED_ID_MARKS,
+    ASKED_INDEX_KEYS,
+    ASKED_KEY_COUNTS,
+    ASKED_REAL_TOPICS,
+    ASKED_TAG_KEYS,
+)
+from rmqinspect.loops.records import dispatch, has_queue_unit
+from rmqinspect.loops.text import java_hash
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
@@ -51,13 +47,6 @@ _NOT_MULTIPLIED = (b"%RETRY%", SYSTEM_PREFIX.encode(), SCHEDULE_TOPIC.encode())
 _SPACE = ord(" ")  # MessageConst.KEY_SEPARATOR
 _ZERO = ord("0")
 
-UNIQUE, MARKED_ID, KEY, TAG = range(4)  # kinds of index keys, in the order in which they are written
-
-_UNIQ_KEY, _KEYS, _TAGS, _REAL, _DELAY, _INNER_NUM = map(
-    WELL_KNOWN.index, (b"UNIQ_KEY", b"KEYS", b"TAGS", b"REAL_TOPIC", b"DELAY", b"INNER_NUM")
-)
-_START, _TOTAL_SIZE, _FLAGS, _OFFSET = columns.START, columns.TOTAL_SIZE, columns.SYS_FLAG, columns.QUEUE_OFFSET
-_TIME = columns.STORE_TIMESTAMP
 _COMMIT = int(SysFlag.TRANSACTION_COMMIT)
 
 _FEW = 1 << 10  # records and keys, at first
@@ -82,15 +71,6 @@ def holding(releases: Sequence[str], known: Sequence[str]) -> frozenset[str]:
     """Return which of DIFFERENCES may hold for a store that one of `releases` wrote; `known` are all, in order."""
     newest = max(map(known.index, releases), default=-1)
     return frozenset(name for name, since in _SINCE.items() if known.index(since) <= newest)
-
-
-@inlined
-def has_queue_unit(sys_flag: int) -> bool:
-    """Return whether records get queue units: not prepared and rolled back ones.
-
-    Source: CommitLogDispatcherBuildConsumeQueue#dispatch.
-    """
-    return sys_flag & TRANSACTION_MASK in (0, _COMMIT)
 
 
 def has_index_keys(sys_flag: int) -> bool:
@@ -139,17 +119,7 @@ class Dispatched(Struct):
         return len(self.physical_offset)
 
 
-# Rows of the tables that are columns of `Dispatched`, in its order.
-_PHYSICAL_OFFSET, _QUEUE_OFFSET, _STORE_TIMESTAMP = range(3)
-_SIZE, _QUEUE, _TAGS_CODE, _MESSAGES, _REAL_TOPIC, _KEY_COUNT = range(6)
-_ENTITLED, _SOUND, _DELAYED, _HAS_TAGS = range(4)
-_KEY_RECORD, _KEY_HASH = range(2)
-
 _MARKS = b"", TAG_MARK.encode(), ID_MARK.encode()
-_PLAIN, _TAGGED, _MARKED = range(len(_MARKS))
-
-# What is asked for.
-_INDEX_KEYS, _TAG_KEYS, _REAL_TOPICS, _BATCHES, _ID_MARKS, _KEY_COUNTS = 1, 2, 4, 8, 16, 32
 
 
 class Dispatcher:
@@ -167,10 +137,10 @@ class Dispatcher:
 
         `rules` are the DIFFERENCES that may hold, and MARKED_IDS; with that a record has both forms of its UNIQ_KEY.
         """
-        asked = {_INDEX_KEYS: keys, _REAL_TOPICS: real_topics, _TAG_KEYS: "tag_keys" in rules}
-        asked[_BATCHES] = "inner_batch" in rules
-        asked[_KEY_COUNTS] = key_counts
-        asked[_ID_MARKS] = MARKED_IDS in rules
+        asked = {ASKED_INDEX_KEYS: keys, ASKED_REAL_TOPICS: real_topics, ASKED_TAG_KEYS: "tag_keys" in rules}
+        asked[ASKED_BATCHES] = "inner_batch" in rules
+        asked[ASKED_KEY_COUNTS] = key_counts
+        asked[ASKED_ID_MARKS] = MARKED_IDS in rules
         self._asked = sum(bit for bit, is_asked in asked.items() if is_asked)
         self._multiplied = "multi_dispatch" in rules
         self._used = np.zeros(2, np.int64)  # records and keys so far
@@ -188,7 +158,7 @@ class Dispatcher:
             self._prefixes = np.concatenate((self._prefixes, np.array(more, np.int64)))
         items, done = records.properties, 0
         while done < len(records):
-            done = _dispatch(
+            done = dispatch(
                 self._asked,
                 records.bytes,
                 records.base,
@@ -237,7 +207,11 @@ class Dispatcher:
 @lru_cache(maxsize=4096)
 def _prefixes_of(topic: bytes) -> tuple[int, ...]:
     """Return the hashes of what stands before the keys of a topic's records, for each of _MARKS."""
-    return tuple(hash_of(topic + b"#" + mark) for mark in _MARKS)
+    return tuple(_hash_of(topic + b"#" + mark) for mark in _MARKS)
+
+
+def _hash_of(text: bytes) -> int:
+    return java_hash(np.frombuffer(text, np.uint8), 0, len(text), 0)
 
 
 def _wider(table: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
@@ -245,119 +219,6 @@ def _wider(table: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
     wider = np.empty((len(table), 2 * table.shape[1] + needed), table.dtype)
     wider[:, :used] = table[:, :used]
     return wider
-
-
-@kernel
-def _dispatch(
-    asked: int,
-    raw: Bytes,
-    base: int,
-    rows: Table,
-    known: Int32Table,
-    name_ends: Ints,
-    value_ends: Ints,
-    queues: Ints,
-    prefixes: Table,
-    sound: Bytes,
-    first: int,
-    used: IntsOut,
-    numbers: TableOut,
-    smaller: Int32TableOut,
-    flags: ByteTableOut,
-    keys: Int32TableOut,
-    kinds: ByteTableOut,
-) -> int:
-    """Add the records from `first` on; return the first one for which there is no room, else their number.
-
-    Items are those of `codec.properties`, which proved that they are inside of `raw`; `queues` are rows of `prefixes`.
-    """
-    count, key = used[0], used[1]
-    for at in range(first, len(rows)):
-        tags, words = known[_TAGS, at], known[_KEYS, at]
-        most = 3  # UNIQ_KEY in both forms, and TAGS
-        if words >= 0:
-            most += (value_ends[words] - name_ends[words]) // 2  # words of one byte, with a space between
-        if count >= numbers.shape[1] or key + most > keys.shape[1]:
-            used[0], used[1] = count, key
-            return at
-        transaction = rows[at, _FLAGS] & TRANSACTION_MASK
-        numbers[_PHYSICAL_OFFSET, count] = base + rows[at, _START]
-        smaller[_SIZE, count] = rows[at, _TOTAL_SIZE]
-        smaller[_QUEUE, count] = queues[at]
-        numbers[_QUEUE_OFFSET, count] = rows[at, _OFFSET]
-        numbers[_STORE_TIMESTAMP, count] = rows[at, _TIME]
-        smaller[_TAGS_CODE, count] = 0
-        if tags >= 0:
-            smaller[_TAGS_CODE, count] = as_int(java_hash(raw, name_ends[tags] + 1, value_ends[tags], 0))
-        smaller[_MESSAGES, count] = 1
-        item = known[_INNER_NUM, at]
-        if asked & _BATCHES and item >= 0:
-            smaller[_MESSAGES, count] = _small_number(raw, name_ends[item] + 1, value_ends[item])
-        smaller[_REAL_TOPIC, count] = 0
-        item = known[_REAL, at]
-        if asked & _REAL_TOPICS and item >= 0:
-            smaller[_REAL_TOPIC, count] = as_int(java_hash(raw, name_ends[item] + 1, value_ends[item], 0))
-        flags[_ENTITLED, count] = has_queue_unit(transaction)
-        flags[_SOUND, count] = sound[at]
-        flags[_DELAYED, count] = known[_DELAY, at] >= 0
-        flags[_HAS_TAGS, count] = tags >= 0 and transaction != TRANSACTION_MASK
-        smaller[_KEY_COUNT, count] = 0
-        if asked & _KEY_COUNTS and transaction != TRANSACTION_MASK:
-            number = 1 if known[_UNIQ_KEY, at] >= 0 else 0
-            if words >= 0:
-                number += _count_words(raw, name_ends[words] + 1, value_ends[words])
-            smaller[_KEY_COUNT, count] = number
-        if asked & _INDEX_KEYS and transaction != TRANSACTION_MASK:  # rollback has both bits
-            prefix, item = prefixes[queues[at], _PLAIN], known[_UNIQ_KEY, at]
-            if item >= 0:
-                hashed = java_hash(raw, name_ends[item] + 1, value_ends[item], prefix)
-                key = _add_key(keys, kinds, key, count, hashed, UNIQUE)
-                if asked & _ID_MARKS:
-                    hashed = java_hash(raw, name_ends[item] + 1, value_ends[item], prefixes[queues[at], _MARKED])
-                    key = _add_key(keys, kinds, key, count, hashed, MARKED_ID)
-            if words >= 0:
-                start, end = name_ends[words] + 1, value_ends[words]
-                for stop in range(start, end + 1):
-                    if stop == end or raw[stop] == _SPACE:
-                        if start < stop:
-                            key = _add_key(keys, kinds, key, count, java_hash(raw, start, stop, prefix), KEY)
-                        start = stop + 1
-            if asked & _TAG_KEYS and tags >= 0:
-                hashed = java_hash(raw, name_ends[tags] + 1, value_ends[tags], prefixes[queues[at], _TAGGED])
-                key = _add_key(keys, kinds, key, count, hashed, TAG)
-        count += 1
-    used[0], used[1] = count, key
-    return len(rows)
-
-
-@inlined
-def _count_words(raw: Bytes, start: int, end: int) -> int:
-    """Return the number of words in a text, between spaces."""
-    number, before = 0, _SPACE
-    for at in range(start, end):
-        if before == _SPACE and raw[at] != _SPACE:
-            number += 1
-        before = raw[at]
-    return number
-
-
-@inlined
-def _add_key(keys: Int32TableOut, kinds: ByteTableOut, key: int, record: int, hashed: int, kind: int) -> int:
-    """Add a key, for which there is room; return the number of keys."""
-    keys[_KEY_RECORD, key] = record
-    keys[_KEY_HASH, key] = index_hash_of(hashed)
-    kinds[0, key] = kind
-    return key + 1
-
-
-@inlined
-def _small_number(raw: Bytes, start: int, end: int) -> int:
-    """Return a decimal number of at most five digits; 1 for any other text."""
-    number = 0 if end - start < 6 else -1
-    for at in range(start, end):
-        digit = raw[at] - _ZERO
-        number = 10 * number + digit if 0 <= digit <= 9 and number >= 0 else -1
-    return number if number >= 0 else 1
 
 
 def further_units(

@@ -30,7 +30,7 @@ from click.shell_completion import CompletionItem
 
 from rmqinspect.choices import RELEASES
 from rmqinspect.cli.pager import go_without
-from rmqinspect.cli.terminal import compiling_told
+from rmqinspect.cli.terminal import slow_loops_reported
 from rmqinspect.text import escape, parse_size
 
 Options = TypeVar("Options")
@@ -114,7 +114,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], Returned]], C
                 go_without()  # what is printed beside a file is short, or goes on for long
             if not isinstance(arguments, RemarkOptions):  # it reads no store
                 return command(arguments)
-            with compiling_told(quiet=arguments.quiet, verbose=arguments.verbose):
+            with slow_loops_reported(quiet=arguments.quiet):
                 return command(arguments)
 
         decorated: Callable[..., Returned] = run

@@ -285,17 +285,15 @@ def print_remark(text: str, stream: TextIO | None = None) -> None:
 
 
 @contextmanager
-def compiling_told(*, quiet: bool, verbose: int) -> Iterator[None]:
-    """Say so on stderr if the block compiles for long; behind it, with -v, why loops are not compiled or not kept."""
-    from rmqinspect.codec import kernels
+def slow_loops_reported(*, quiet: bool) -> Iterator[None]:
+    """Say so on stderr, once, if the block reads much with loops that are not compiled."""
+    from rmqinspect import loops
 
-    kernels.on_compiling(None if quiet else _say_between)
+    loops.on_slow(None if quiet else _say_between)
     try:
         yield
     finally:
-        kernels.on_compiling(None)
-        for remark in kernels.remarks() if verbose and not quiet else ():
-            _say_between(remark)
+        loops.on_slow(None)
 
 
 def _say_between(text: str) -> None:

@@ -166,10 +166,10 @@ def _lines(store: "Store", usage: "Usage", request: "Request", *, arguments: Usa
 
 
 def _sums(usage: "Usage") -> str:
-    from rmqinspect.tables.tally import BYTES, MESSAGES
+    from rmqinspect.loops.record_rows import SUM_BYTES, SUM_MESSAGES
 
     scale = 1 if usage.sample is None else usage.sample.scale
-    messages, size = (round(usage.dimensions["kind"].total()[which] * scale) for which in (MESSAGES, BYTES))
+    messages, size = (round(usage.dimensions["kind"].total()[which] * scale) for which in (SUM_MESSAGES, SUM_BYTES))
     return f"{'' if usage.sample is None else 'about '}{count(messages, 'message')}, {describe_size(size)} of records"
 
 

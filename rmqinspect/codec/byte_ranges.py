@@ -31,21 +31,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.kernels import (
-    Bytes,
-    BytesOut,
-    Int32s,
-    Int32sOut,
-    IntsOut,
-    Table,
-    TableOut,
-    copy_bytes,
-    find_bytes,
-    inlined,
-    kernel,
-    same_bytes,
-    uint32_at,
+from rmqinspect.loops.arrays import Bytes, Int32s
+from rmqinspect.loops.text import (
+    copy_laid_out,
+    fill_slots,
+    lay_out,
+    lay_out_values,
+    number_keys,
+    search_ranges,
+    write_hashes,
+    write_numbers,
 )
+from rmqinspect.loops.text_rows import KEY_COLUMNS, KEY_INTEGER, KEY_SIZE, KEY_TEXT
 from rmqinspect.text import is_utf8
 
 if TYPE_CHECKING:
@@ -70,9 +67,9 @@ def copy_ranges(raw: Any, starts: Ints, ends: Ints) -> tuple[Bytes, Int32s]:
     """Return the same bytes, one range behind the other, and the offsets of the ranges in them: shape (n + 1,)."""
     content = np.frombuffer(raw if raw is not None else b"", np.uint8)
     begins, offsets = np.empty(len(starts), np.int64), np.empty(len(starts) + 1, np.int32)
-    size = _lay_out(len(content), np.ascontiguousarray(starts), np.ascontiguousarray(ends), begins, offsets)
+    size = lay_out(len(content), np.ascontiguousarray(starts), np.ascontiguousarray(ends), begins, offsets)
     copied = np.empty(size, np.uint8)
-    _copy(content, begins, offsets, copied)
+    copy_laid_out(content, begins, offsets, copied)
     return copied, offsets
 
 
@@ -82,8 +79,8 @@ def take_values(values: "pa.Array", which: Int32s) -> "pa.Array":
 
     content, borders = content_of(values)
     begins, offsets = np.empty(len(which), np.int64), np.empty(len(which) + 1, np.int32)
-    copied = np.empty(_lay_out_values(len(content), borders, which, begins, offsets), np.uint8)
-    _copy(content, begins, offsets, copied)
+    copied = np.empty(lay_out_values(len(content), borders, which, begins, offsets), np.uint8)
+    copy_laid_out(content, begins, offsets, copied)
     absent = which < 0
     nulls = pa.py_buffer(np.packbits(~absent, bitorder="little")) if absent.any() else None
     return pa.Array.from_buffers(values.type, len(which), [nulls, pa.py_buffer(offsets), pa.py_buffer(copied)])
@@ -112,44 +109,6 @@ def are_utf8(content: Bytes, offsets: Int32s) -> Bools:
     return valid
 
 
-@kernel
-def _lay_out(size: int, starts: Ints, ends: Ints, begins: IntsOut, offsets: Int32sOut) -> int:
-    """Write where each range begins in a buffer of a size, and where its copy does; return the size of all copies."""
-    offset = 0  # at most 2^31, as the caller promises
-    for number in range(len(starts)):
-        begin = min(max(starts[number], 0), size)
-        begins[number] = begin
-        offsets[number] = offset
-        offset += max(min(ends[number], size) - begin, 0)
-    offsets[len(starts)] = offset
-    return offset
-
-
-@kernel
-def _lay_out_values(size: int, borders: Int32s, which: Int32s, begins: IntsOut, offsets: Int32sOut) -> int:
-    """The same for some of the values of a column; value i is at [borders[i], borders[i + 1])."""
-    offset = 0
-    for number in range(len(which)):
-        value = which[number]
-        begins[number] = 0
-        offsets[number] = offset
-        if 0 <= value < len(borders) - 1:
-            begins[number] = min(max(borders[value], 0), size)
-            offset += max(min(borders[value + 1], size) - begins[number], 0)
-    offsets[len(which)] = offset
-    return offset
-
-
-@kernel
-def _copy(raw: Bytes, starts: Ints, offsets: Int32s, out: BytesOut) -> None:
-    """Copy the ranges laid out."""
-    for number in range(len(starts)):
-        start, at = starts[number], offsets[number]
-        size = offsets[number + 1] - at
-        if start >= 0 and at >= 0 and size > 0 and size <= len(raw) - start and size <= len(out) - at:
-            copy_bytes(raw, start, start + size, out, at)
-
-
 def containing(raw: Bytes, starts: Ints, ends: Ints, texts: Sequence[bytes]) -> Bools:
     """Return, shape (n,), whether each of the ranges [starts, ends) of a buffer contains one of some texts.
 
@@ -158,27 +117,8 @@ def containing(raw: Bytes, starts: Ints, ends: Ints, texts: Sequence[bytes]) -> 
     found = np.zeros(len(starts), np.uint8)
     borders = np.cumsum([0, *map(len, texts)])
     joined = np.frombuffer(b"".join(texts), np.uint8)
-    _search(raw, np.ascontiguousarray(starts), np.ascontiguousarray(ends), joined, borders, found)
+    search_ranges(raw, np.ascontiguousarray(starts), np.ascontiguousarray(ends), joined, borders, found)
     return found.view(np.bool_)
-
-
-@kernel
-def _search(raw: Bytes, starts: Ints, ends: Ints, texts: Bytes, borders: Ints, found: BytesOut) -> None:
-    """Write 1 for each range that contains a text; text i is at [borders[i], borders[i + 1]) of `texts`."""
-    for row in range(len(starts)):
-        start = min(max(starts[row], 0), len(raw))
-        end = min(max(ends[row], start), len(raw))
-        text = 0
-        while found[row] == 0 and text + 1 < len(borders):
-            if find_bytes(raw, start, end, texts, borders[text], borders[text + 1]) >= 0:
-                found[row] = 1
-            text += 1
-
-
-NOT_A_NUMBER = -1
-
-_COMMA, _ZERO = ord(","), ord("0")
-_LARGEST_TENTH = (2**63 - 1 - 9) // 10  # ten times this and a digit stay within 63 bits
 
 
 def read_numbers(raw: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
@@ -190,32 +130,10 @@ def read_numbers(raw: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
     room = (int(np.clip(ends - starts, 0, len(raw)).sum()) + len(starts)) // 2 + 1  # each takes a digit and a comma
     ranges, numbers = np.empty(room, np.int64), np.empty(room, np.int64)
-    count = _read(raw, starts, ends, ranges, numbers)
+    count = write_numbers(raw, starts, ends, ranges, numbers)
     return ranges[:count].copy(), numbers[:count].copy()
 
 
-@kernel
-def _read(raw: Bytes, starts: Ints, ends: Ints, ranges: IntsOut, numbers: IntsOut) -> int:
-    """Write the numbers; return how many there are."""
-    count = 0
-    for row in range(len(starts)):
-        at, end = max(starts[row], 0), min(ends[row], len(raw))
-        while at < end:
-            first, number = at, 0
-            while at < end and raw[at] != _COMMA:
-                digit = raw[at] - _ZERO
-                if number >= 0:
-                    number = number * 10 + digit if 0 <= digit <= 9 and number <= _LARGEST_TENTH else NOT_A_NUMBER
-                at += 1
-            if first < at and count < len(numbers):
-                ranges[count], numbers[count] = row, number
-                count += 1
-            at += 1
-    return count
-
-
-_HALF = 31  # bits
-_PRIME = (1 << _HALF) - 1  # a product of two remainders stays within 62 bits
 _FIRST, _SECOND = (1 << 30 | int.from_bytes(os.urandom(3), "big") for _ in range(2))  # the bases
 
 # For `mixed`: odd, and without a pattern in their bits.
@@ -226,7 +144,7 @@ _SHIFT = np.uint64(29)
 def hash_texts(raw: Bytes, starts: Ints, ends: Ints, before: Ints | None = None) -> Ints:
     """Return the hash of each text `raw[start:end]`, that goes on from the hash `before`; of an empty text it is 0."""
     hashes = np.zeros(len(starts), np.int64) if before is None else before.copy()
-    _hash(raw, np.ascontiguousarray(starts), np.ascontiguousarray(ends), _FIRST, _SECOND, hashes)
+    write_hashes(raw, np.ascontiguousarray(starts), np.ascontiguousarray(ends), _FIRST, _SECOND, hashes)
     return hashes
 
 
@@ -243,16 +161,6 @@ def mixed(*parts: Ints) -> Ints:
         value = (value ^ part.astype(np.uint64)) * _FACTOR + _STEP  # modulo 2^64
         value ^= value >> _SHIFT
     return value.view(np.int64)
-
-
-@kernel
-def _hash(raw: Bytes, starts: Ints, ends: Ints, first_base: int, second_base: int, hashes: IntsOut) -> None:
-    for row in range(len(starts)):
-        first, second = hashes[row] & _PRIME, hashes[row] >> _HALF
-        for at in range(max(starts[row], 0), min(ends[row], len(raw))):
-            first = (first * first_base + raw[at] + 1) % _PRIME
-            second = (second * second_base + raw[at] + 1) % _PRIME
-        hashes[row] = second << _HALF | first
 
 
 # Of the finalizer of MurmurHash3.
@@ -302,84 +210,11 @@ def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 Key = tuple[bytes, int]
 
-# Columns of the table of keys.
-_HASH, _TEXT, _SIZE, _INTEGER = range(4)
-_WIDTH = 4
 _FEW = 64  # keys, at first
 _LONGEST = 1 << 15  # bytes of most keys: topics and properties have a length of 16 bits
 
 # Hashes differ from process to process, so that nobody can write a store whose values all collide.
 _KEY_SEED = int.from_bytes(os.urandom(4), "big")
-_KEY_FACTOR = 0x5BD1E995  # odd, and below 2^31: a product with 32 bits stays within 63
-_32_BITS = 0xFFFFFFFF
-
-
-@inlined
-def _mix_in(value: int, more: int) -> int:
-    """Return 32 bits of hash from those so far and a number."""
-    value = ((value ^ more) * _KEY_FACTOR) & _32_BITS
-    return value ^ (value >> 15)
-
-
-@inlined
-def _hash_of(raw: Bytes, start: int, end: int, integer: int, seed: int) -> int:
-    """Return 32 bits of hash of a key, four bytes at a time; the last four may overlap others."""
-    value = _mix_in(_mix_in(seed, (integer >> 32) & _32_BITS), (integer ^ ((end - start) << 16)) & _32_BITS)
-    at = start
-    if end - start < 4:
-        while at < end:
-            value = _mix_in(value, raw[at])
-            at += 1
-        return value
-    while at + 4 < end:
-        value = _mix_in(value, uint32_at(raw, at))
-        at += 4
-    return _mix_in(value, uint32_at(raw, end - 4))
-
-
-@kernel
-def _number(
-    seed: int,
-    raw: Bytes,
-    starts: Ints,
-    ends: Ints,
-    integers: Ints,
-    first: int,
-    slots: IntsOut,
-    keys: TableOut,
-    names: BytesOut,
-    used: IntsOut,
-    numbers: IntsOut,
-) -> int:
-    """Write the number of each key from row `first` on; return the row where a table was too small.
-
-    `used` holds how many keys there are, and how many bytes of names; at least half of the slots, whose number is a
-    power of two, are free. What is not inside of `raw` is left out.
-    """
-    for row in range(first, len(starts)):
-        start = min(max(starts[row], 0), len(raw))
-        size, integer = max(min(ends[row], len(raw)) - start, 0), integers[row]
-        hashed = _hash_of(raw, start, start + size, integer, seed)
-        slot = hashed & (len(slots) - 1)
-        while slots[slot] > 0:
-            key = slots[slot] - 1
-            alike = keys[key, _HASH] == hashed and keys[key, _INTEGER] == integer
-            if alike and keys[key, _SIZE] == size and same_bytes(raw, start, names, keys[key, _TEXT], size):
-                break
-            slot = (slot + 1) & (len(slots) - 1)
-        if slots[slot] == 0:
-            key, text = used[0], used[1]
-            if key == len(keys) or text + size > len(names):
-                return row
-            slots[slot] = key + 1
-            copy_bytes(raw, start, start + size, names, text)
-            keys[key, _HASH] = hashed
-            keys[key, _TEXT] = text
-            keys[key, _SIZE] = size
-            keys[key, _INTEGER] = integer
-            used[0], used[1] = key + 1, text + size
-        numbers[row] = slots[slot] - 1
-    return len(starts)
 
 
 class Numbering:
@@ -388,7 +223,7 @@ class Numbering:
     def __init__(self) -> None:
         self._seed = _KEY_SEED  # goes along to other processes
         self._used = np.zeros(2, np.int64)  # keys, bytes of names
-        self._keys = np.zeros((_FEW, _WIDTH), np.int64)
+        self._keys = np.zeros((_FEW, KEY_COLUMNS), np.int64)
         self._names = np.empty(_FEW * 32, np.uint8)
         self._slots = np.zeros(2 * _FEW, np.int64)
 
@@ -403,17 +238,17 @@ class Numbering:
     @property
     def starts(self) -> Ints:
         """Where the bytes of each key begin in `names`."""
-        return self._keys[: len(self), _TEXT]
+        return self._keys[: len(self), KEY_TEXT]
 
     @property
     def sizes(self) -> Ints:
         """The number of bytes of each key."""
-        return self._keys[: len(self), _SIZE]
+        return self._keys[: len(self), KEY_SIZE]
 
     @property
     def integers(self) -> Ints:
         """The integer of each key."""
-        return self._keys[: len(self), _INTEGER]
+        return self._keys[: len(self), KEY_INTEGER]
 
     def number(self, raw: Bytes, starts: Ints, ends: Ints, integers: Ints) -> Ints:
         """Return the number of each key `raw[start:end]`, integer; adds those not seen before."""
@@ -422,7 +257,7 @@ class Numbering:
         done = 0
         while True:
             tables = self._slots, self._keys, self._names
-            done = _number(self._seed, raw, starts, ends, integers, done, *tables, self._used, numbers)
+            done = number_keys(self._seed, raw, starts, ends, integers, done, *tables, self._used, numbers)
             if done == len(starts):
                 return numbers
             self._grow(int(ends[done] - starts[done]))
@@ -433,7 +268,7 @@ class Numbering:
 
     def keys_from(self, first: int) -> list[Key]:
         """Return the keys from a number on."""
-        rows = self._keys[first : len(self), _TEXT:].tolist()
+        rows = self._keys[first : len(self), KEY_TEXT:].tolist()
         return [(self._names[text : text + size].tobytes(), integer) for text, size, integer in rows]
 
     def _grow(self, size: int) -> None:
@@ -443,14 +278,4 @@ class Numbering:
             return
         self._keys = np.concatenate((self._keys, np.zeros_like(self._keys)))
         self._slots = np.zeros(2 * len(self._keys), np.int64)
-        _fill_slots(self._keys, len(self), self._slots)
-
-
-@kernel
-def _fill_slots(keys: Table, count: int, slots: IntsOut) -> None:
-    """Write the numbers of the first keys into empty slots."""
-    for key in range(min(count, len(keys))):
-        slot = keys[key, _HASH] & (len(slots) - 1)
-        while slots[slot] > 0:
-            slot = (slot + 1) & (len(slots) - 1)
-        slots[slot] = key + 1
+        fill_slots(self._keys, len(self), self._slots)

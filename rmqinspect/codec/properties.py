@@ -13,44 +13,12 @@ import numpy as np
 from msgspec import Struct
 
 from rmqinspect.codec.arrays import Bools
-from rmqinspect.codec.kernels import (
-    BLOCK,
-    Bytes,
-    BytesOut,
-    Int32s,
-    Int32sOut,
-    Int32TableOut,
-    Ints,
-    IntsOut,
-    inlined,
-    kernel,
-    lowest_bit,
-    places_of,
-    same_bytes,
-)
-from rmqinspect.schemas.message import NAME_VALUE_SEPARATOR
-
-WELL_KNOWN = (
-    b"UNIQ_KEY",
-    b"KEYS",
-    b"TAGS",
-    b"REAL_TOPIC",
-    b"REAL_QID",
-    b"RETRY_TOPIC",
-    b"TIMER_OUT_MS",
-    b"DELAY",
-    b"INNER_NUM",
-    b"INNER_MULTI_DISPATCH",
-    b"INNER_MULTI_QUEUE_OFFSET",
-    b"TIMER_DEL_UNIQKEY",
-    b"TIMER_ROLL_TIMES",
-    b"TIMER_ROLL_LABEL",
-)
-"""Names that every record is searched for."""
+from rmqinspect.loops.arrays import Bytes, Int32s, Ints
+from rmqinspect.loops.text import hash_of_name, split_items
+from rmqinspect.loops.text_rows import NAME_HASHES
+from rmqinspect.schemas.message import WELL_KNOWN
 
 _SMALLEST = 4  # bytes of an item: a name, 01, a value, 02; the last one of a text may be without 02
-_HASHES = 1 << 10
-_HIGH = 0x80  # from here on bytes are no ASCII
 
 
 class Items(Struct, frozen=True):
@@ -107,8 +75,8 @@ def split_properties(raw: Bytes, starts: Ints, ends: Ints) -> Items:
     name_starts, name_ends, value_ends = (np.empty(room, np.int64) for _ in range(3))
     firsts, known = np.empty(count + 1, np.int32), np.full((len(WELL_KNOWN), count), -1, np.int32)
     replaced, malformed, high = (np.zeros(size, np.uint8) for size in (room, count, count))
-    same_hash = np.empty(room, np.int32), np.full(_HASHES, -1, np.int32)
-    found = _split(
+    same_hash = np.empty(room, np.int32), np.full(NAME_HASHES, -1, np.int32)
+    found = split_items(
         *(raw, starts, ends, *_NAMES, *same_hash, name_starts, name_ends, value_ends, firsts, replaced),
         *(malformed, high, known),
     )
@@ -125,97 +93,13 @@ def split_properties(raw: Bytes, starts: Ints, ends: Ints) -> Items:
     )
 
 
-@kernel
-def _split(
-    raw: Bytes,
-    starts: Ints,
-    ends: Ints,
-    names: Bytes,
-    names_at: Ints,
-    names_by_hash: Ints,
-    earlier: Int32sOut,
-    newest: Int32sOut,
-    name_starts: IntsOut,
-    name_ends: IntsOut,
-    value_ends: IntsOut,
-    firsts: Int32sOut,
-    replaced: BytesOut,
-    malformed: BytesOut,
-    high: BytesOut,
-    known: Int32TableOut,
-) -> int:
-    """Fill the columns of `Items`; return the number of items.
-
-    `newest[hash]` is the newest item with a hash of its name, `earlier[item]` the one before it. Items of
-    other records are left in both, and recognized by their numbers.
-    """
-    count = 0
-    for record in range(len(starts)):
-        first = count
-        firsts[record] = first
-        start, end = max(starts[record], 0), min(ends[record], len(raw))
-        middle = -1  # of the item that begins at `start`: where its first 01 stands
-        block, bits, highest = start, 0, 0
-        if start < end:
-            bits, highest = places_of(raw, start, NAME_VALUE_SEPARATOR, 2), places_of(raw, start, _HIGH, _HIGH)
-        while start < end:
-            while bits == 0 and block + BLOCK < end:
-                high[record] |= highest != 0
-                block += BLOCK
-                bits, highest = places_of(raw, block, NAME_VALUE_SEPARATOR, 2), places_of(raw, block, _HIGH, _HIGH)
-            at = min(block + lowest_bit(bits), end) if bits != 0 else end
-            bits &= bits - 1
-            if at < end and raw[at] == NAME_VALUE_SEPARATOR:
-                middle = at if middle < 0 else middle
-                continue
-            if start < middle and middle + 1 < at:
-                name_starts[count], name_ends[count], value_ends[count] = start, middle, at
-                hashed = _hash(raw, start, middle)
-                number = names_by_hash[hashed]
-                if number >= 0 and _same(raw, start, middle, names, names_at[number], names_at[number + 1]):
-                    if known[number, record] >= 0:
-                        replaced[known[number, record]] = 1
-                    known[number, record] = count
-                else:
-                    other = newest[hashed]
-                    earlier[count] = other
-                    newest[hashed] = count
-                    while other >= first:
-                        if _same(raw, start, middle, raw, name_starts[other], name_ends[other]):
-                            replaced[other] = 1
-                            break
-                        other = earlier[other]
-                count += 1
-            elif start < at and middle <= start:
-                malformed[record] = 1
-            start, middle = at + 1, -1  # `end` is far from the largest integer
-        # The last block may go on behind the text.
-        high[record] |= highest & ((1 << max(min(end - block, BLOCK), 0)) - 1) != 0
-    firsts[len(starts)] = count
-    return count
-
-
-@inlined
-def _hash(raw: Bytes, start: int, end: int) -> int:
-    """Return a number below _HASHES for a name of at least one byte: cheap, and few names in use share one."""
-    size = end - start
-    hashed: int = (size * 89 + raw[start] * 37 + raw[start + (size >> 1)] * 13 + raw[end - 1]) & (_HASHES - 1)
-    return hashed
-
-
-@inlined
-def _same(raw: Bytes, start: int, end: int, others: Bytes, other_start: int, other_end: int) -> bool:
-    """Return whether two ranges hold the same bytes; both lie inside of their arrays."""
-    return end - start == other_end - other_start and same_bytes(raw, start, others, other_start, end - start)
-
-
 def _lay_out(names: tuple[bytes, ...]) -> tuple[Bytes, Ints, Ints]:
     """Return the names one behind the other, where each starts, and the number of the name with each hash or -1."""
     raw = np.frombuffer(b"".join(names), np.uint8)
     at = np.cumsum([0, *map(len, names)])
-    by_hash = np.full(_HASHES, -1, np.int64)
+    by_hash = np.full(NAME_HASHES, -1, np.int64)
     for number, name in enumerate(names):
-        by_hash[_hash(memoryview(name), 0, len(name))] = number  # type: ignore[arg-type]
+        by_hash[hash_of_name(memoryview(name), 0, len(name))] = number  # type: ignore[arg-type]
     assert np.count_nonzero(by_hash >= 0) == len(names), "two well-known names share a hash"
     return raw, at, by_hash
 

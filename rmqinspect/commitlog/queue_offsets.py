@@ -19,24 +19,16 @@ from msgspec import Struct, field
 
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.byte_ranges import Key, Numbering
-from rmqinspect.codec.kernels import IntsOut, Table, TableOut, inlined, kernel
-from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops.record_rows import FIRST_OFFSET, FIRST_PLACE, JUMPED, NEXT_OFFSET, UNKNOWN_OFFSET
+from rmqinspect.loops.records import follow_queues
 from rmqinspect.schemas.message import SysFlag
 
 Queue = Key  # topic, queue id
 
-_UNKNOWN = -1
-_LAST_OFFSET = (1 << 63) - 1
 
-# Columns of the table of queues.
-_NEXT, _FIRST_OFFSET, _FIRST_PLACE, _JUMPED, _WANTED, _BEHIND, _JUMP_PLACE = range(7)
-_NEW = (_UNKNOWN, 0, -1, 0, 0, 0, 0)  # the row of a queue that appears
+_NEW = (UNKNOWN_OFFSET, 0, -1, 0, 0, 0, 0)  # the row of a queue that appears
 _32_BITS = 0xFFFFFFFF
-
-_START = columns.START
-_OFFSET, _FLAGS = columns.QUEUE_OFFSET, columns.SYS_FLAG
-_UNCOUNTED = int(SysFlag.TRANSACTION_PREPARED)  # the bit that prepared and rollback records share
 
 
 class Jump(NamedTuple):
@@ -60,59 +52,6 @@ class QueueEnds(Struct):
     undone: set[int] = field(default_factory=set)
 
 
-@inlined
-def _plus(offset: int, steps: int) -> int:
-    return offset + steps if offset <= _LAST_OFFSET - steps else _LAST_OFFSET
-
-
-@kernel
-def _follow(
-    rows: Table,
-    numbers: Ints,
-    steps: Ints,
-    base: int,
-    after_gap: int,
-    queues: TableOut,
-    jumps: TableOut,
-    undone: IntsOut,
-) -> int:
-    """Write (row, queue, expected, found) of each jump; return jumps * 2^32 + places of jumps that were undone.
-
-    `steps`: how many offsets each record takes, empty where all take one.
-
-    One damaged number, or one record that strayed in from another queue, makes two jumps: away and back. Only the
-    first is written; the next record of the queue may undo it.
-    """
-    found = back = 0
-    for row in range(len(rows)):
-        if rows[row, _FLAGS] & _UNCOUNTED:
-            continue
-        queue, offset, place = numbers[row], rows[row, _OFFSET], base + rows[row, _START]
-        step = steps[row] if len(steps) > 0 else 1
-        wanted, jumped = queues[queue, _NEXT], queues[queue, _JUMPED]
-        queues[queue, _NEXT] = _plus(offset, step)
-        queues[queue, _JUMPED] = 0
-        if wanted == _UNKNOWN:
-            if after_gap == 0 and queues[queue, _FIRST_PLACE] < 0:
-                queues[queue, _FIRST_OFFSET] = offset
-                queues[queue, _FIRST_PLACE] = place
-        elif offset != wanted:
-            if jumped and offset == queues[queue, _BEHIND]:
-                undone[back] = queues[queue, _JUMP_PLACE]
-                back += 1
-            elif not jumped or offset != queues[queue, _WANTED]:
-                queues[queue, _JUMPED] = 1
-                queues[queue, _WANTED] = wanted
-                queues[queue, _BEHIND] = _plus(wanted, step)
-                queues[queue, _JUMP_PLACE] = place
-                jumps[found, 0] = row
-                jumps[found, 1] = queue
-                jumps[found, 2] = wanted
-                jumps[found, 3] = offset
-                found += 1
-    return (found << 32) | back
-
-
 class QueueOffsets:
     """The next offset of every queue, followed through the windows of one split."""
 
@@ -125,8 +64,8 @@ class QueueOffsets:
 
     def forget(self) -> None:
         """Forget all next offsets: a gap may have held any number of records."""
-        self._table[:, _NEXT] = _UNKNOWN
-        self._table[:, _JUMPED] = 0
+        self._table[:, NEXT_OFFSET] = UNKNOWN_OFFSET
+        self._table[:, JUMPED] = 0
         self.gap = True
 
     def ends(self) -> QueueEnds:
@@ -134,10 +73,10 @@ class QueueOffsets:
         rows = self._table[: len(self.queues)].tolist()
         firsts, nexts = {}, {}
         for queue, row in zip(self.queues, rows, strict=True):
-            if row[_FIRST_PLACE] >= 0:
-                firsts[queue] = row[_FIRST_OFFSET], row[_FIRST_PLACE]
-            if row[_NEXT] != _UNKNOWN:
-                nexts[queue] = row[_NEXT]
+            if row[FIRST_PLACE] >= 0:
+                firsts[queue] = row[FIRST_OFFSET], row[FIRST_PLACE]
+            if row[NEXT_OFFSET] != UNKNOWN_OFFSET:
+                nexts[queue] = row[NEXT_OFFSET]
         return QueueEnds(firsts, nexts, self.gap, self._undone)
 
     def number(self, records: Records) -> Ints:
@@ -153,7 +92,7 @@ class QueueOffsets:
         """Return the jumps among the records of one window; their positions are in the window."""
         jumps = np.empty((len(records), 4), np.int64)
         undone = np.empty(len(records), np.int64)
-        counts = _follow(
+        counts = follow_queues(
             records.rows, numbers, offsets_taken(records), records.base, int(self.gap), self._table, jumps, undone
         )
         found, back = counts >> 32, counts & _32_BITS

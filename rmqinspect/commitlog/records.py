@@ -1,6 +1,6 @@
-"""The records of one window of commit log, as columns.
+"""The records of one window of commit log, as record_rows.
 
-A `Records` holds the window's bytes and one row of numbers for each record (`commitlog.columns`), in log order.
+A `Records` holds the window's bytes and one row of numbers for each record (`loops.record_rows`), in log order.
 Positions are bytes from the window's start.
 
 Records at known places of the log, many at a time: what queue units and timer units point at.
@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints, groups, lazy
 from rmqinspect.codec.byte_ranges import are_utf8, copy_ranges
-from rmqinspect.codec.kernels import CRC32
 from rmqinspect.codec.properties import Items, split_properties
-from rmqinspect.commitlog import columns
-from rmqinspect.commitlog.columns import COLUMNS, SLACK
 from rmqinspect.errors import Unreadable
+from rmqinspect.loops import record_rows
+from rmqinspect.loops import records as loops
+from rmqinspect.loops.checksum import CRC32
+from rmqinspect.loops.record_rows import COLUMNS, SLACK
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import FIXED_SIZE
 from rmqinspect.schemas.places import place_of
@@ -62,7 +63,7 @@ class Records:
     def at(cls, raw: memoryview, base: int, starts: Ints) -> Self:
         """Return what stands at some positions, whatever it is; `raw` goes on for SLACK bytes behind each."""
         rows = np.empty((len(starts), len(COLUMNS)), np.int64)
-        columns.read_records(np.frombuffer(raw, np.uint8), starts, rows)
+        loops.read_records(np.frombuffer(raw, np.uint8), starts, rows)
         return cls(raw, base, rows)
 
     @classmethod
@@ -96,19 +97,19 @@ class Records:
         """Return one of COLUMNS; fields have the names of the layout, ports are `born_port` and `store_port`."""
         return self.rows[:, COLUMNS.index(name)]
 
-    starts = _Column(columns.START)
-    ends = _Column(columns.END)  # by TOTALSIZE
-    total_size = _Column(columns.TOTAL_SIZE)
-    magic = _Column(columns.MAGIC)
-    physical_offset = _Column(columns.PHYSICAL_OFFSET)  # in an intact record this equals `base + starts`
-    sys_flag = _Column(columns.SYS_FLAG)  # also determines the size of the head
-    body_size = _Column(columns.BODY_SIZE)  # negative only in a damaged record
-    body_starts = _Column(columns.BODY_START)  # behind the head, whose size depends on the hosts
-    body_ends = _Column(columns.BODY_END)  # the topic length stands there; a negative BODYLEN counts as 0
-    topic_starts = _Column(columns.TOPIC_START)
-    topic_ends = _Column(columns.TOPIC_END)  # the length of the properties stands there
-    properties_starts = _Column(columns.PROPERTIES_START)
-    properties_ends = _Column(columns.PROPERTIES_END)  # by their own length, of which a negative one counts as 0
+    starts = _Column(record_rows.START)
+    ends = _Column(record_rows.END)  # by TOTALSIZE
+    total_size = _Column(record_rows.TOTAL_SIZE)
+    magic = _Column(record_rows.MAGIC)
+    physical_offset = _Column(record_rows.PHYSICAL_OFFSET)  # in an intact record this equals `base + starts`
+    sys_flag = _Column(record_rows.SYS_FLAG)  # also determines the size of the head
+    body_size = _Column(record_rows.BODY_SIZE)  # negative only in a damaged record
+    body_starts = _Column(record_rows.BODY_START)  # behind the head, whose size depends on the hosts
+    body_ends = _Column(record_rows.BODY_END)  # the topic length stands there; a negative BODYLEN counts as 0
+    topic_starts = _Column(record_rows.TOPIC_START)
+    topic_ends = _Column(record_rows.TOPIC_END)  # the length of the properties stands there
+    properties_starts = _Column(record_rows.PROPERTIES_START)
+    properties_ends = _Column(record_rows.PROPERTIES_END)  # by their own length, of which a negative one counts as 0
 
     @property
     def places(self) -> Ints:
@@ -133,7 +134,7 @@ class Records:
     @property
     def are_bridges(self) -> Bools:
         """Which records are no messages: a salvage wrote them over gaps."""
-        marked: Bools = self.rows[:, columns.FLAG] == message.BRIDGE_FLAG
+        marked: Bools = self.rows[:, record_rows.FLAG] == message.BRIDGE_FLAG
         found: Bools = marked & (self.sys_flag == message.TRANSACTION_MASK)
         return found
 
@@ -145,7 +146,7 @@ class Records:
         `filled`: the window's valid bytes; a record that goes on behind them is not sound.
         """
         sound = np.empty(len(self), np.int64)
-        columns.judge_soundness(self.rows, filled, sound)
+        loops.judge_soundness(self.rows, filled, sound)
         ok: Bools = sound != 0
         return ok
 
@@ -153,20 +154,20 @@ class Records:
     def body_crcs(self) -> Ints:
         """The CRC-32 of each stored body, masked as the broker stores it."""
         crcs = np.empty(len(self), np.int64)
-        columns.body_crcs(CRC32, self.bytes, self.rows, crcs)
+        loops.body_crcs(CRC32, self.bytes, self.rows, crcs)
         return crcs
 
     @lazy
     def body_crc_ok(self) -> Bools:
         """Whether BODYCRC is right. The broker does not test it for an empty body."""
-        ok: Bools = self.rows[:, columns.BODY_CRC] == self.body_crcs
+        ok: Bools = self.rows[:, record_rows.BODY_CRC] == self.body_crcs
         return ok
 
     @lazy
     def record_crcs(self) -> Ints:
-        """NO_CRC, WRONG_CRC or RIGHT_CRC of `commitlog.columns`, for the property `__CRC32#` (5.2.0 and later)."""
+        """NO_CRC, WRONG_CRC or RIGHT_CRC of `loops.record_rows`, for the property `__CRC32#` (5.2.0 and later)."""
         found = np.empty(len(self), np.int64)
-        columns.record_crcs(CRC32, self.bytes, self.rows, found)
+        loops.record_crcs(CRC32, self.bytes, self.rows, found)
         return found
 
 

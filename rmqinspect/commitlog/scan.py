@@ -61,12 +61,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rmqinspect.codec import kernels
+from rmqinspect import loops
 from rmqinspect.codec.arrays import Ints, lazy
-from rmqinspect.commitlog.columns import COLUMNS, SLACK, first_bridge, follow
 from rmqinspect.commitlog.find_record import ChainFinder, LenientReader, Unread, is_possible_time
 from rmqinspect.commitlog.gaps import BRIDGED, SEGMENT_START, Borders, Gap, ScanState, Split, describe_gap
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops.record_rows import COLUMNS, SLACK
+from rmqinspect.loops.records import first_bridge, follow
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Segment
@@ -318,7 +319,7 @@ def scan_split(
     :raises Unreadable: the file cannot be opened.
     """
     with open_file(split.segment) as reader:
-        kernels.expect(min(split.end - split.start, reader.allocated))
+        loops.expect(min(split.end - split.start, reader.allocated))
         chain = _Chain(reader, split, window_size, entered)
         yield from chain.run()
         yield from chain.reader.take_unread()

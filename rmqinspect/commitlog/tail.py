@@ -23,12 +23,12 @@ from copy import deepcopy
 import numpy as np
 from msgspec import Struct, field
 
-from rmqinspect.commitlog.columns import NO_CRC
 from rmqinspect.commitlog.find_record import RecordFinder, Unread
 from rmqinspect.commitlog.gaps import Gap, Split
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import LOOK_BACK, RecordRun, scan_split
 from rmqinspect.errors import Unreadable
+from rmqinspect.loops.record_rows import NO_CRC
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment, Store

@@ -1,6 +1,6 @@
 """The units of consume queues: read window by window, by queue offset, or around one; what is a filler.
 
-A batch unit begins with the fields of a queue unit, so kernels find those of both at the same places.
+A batch unit begins with the fields of a queue unit, so loops find those of both at the same places.
 
 Source: ConsumeQueue, BatchConsumeQueue; RocketMQ 4.0.0 to 5.5.0.
 """
@@ -14,7 +14,6 @@ from typing import Self
 import numpy as np
 
 from rmqinspect.codec.arrays import Bools, Ints, Units
-from rmqinspect.codec.kernels import inlined
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.consumequeue import (
@@ -25,7 +24,6 @@ from rmqinspect.schemas.consumequeue import (
     ExtHead,
     QueueUnit,
 )
-from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import QueueFile, Store
 from rmqinspect.store.reader import FileReader, open_file
 
@@ -261,26 +259,6 @@ def _row_in_batch_queue(rows: QueueRows, queue_offset: int) -> int | None:
         else:
             return middle
     return None
-
-
-UNIT_SIZE: int = QueueUnit.sizeof()
-
-PLACE = place_of(BatchUnit, "physical_offset")
-SIZE = place_of(BatchUnit, "size")
-TAGS = place_of(BatchUnit, "tags_code")
-STORED = place_of(BatchUnit, "store_timestamp")
-OFFSET = place_of(BatchUnit, "queue_offset")
-MESSAGES = place_of(BatchUnit, "message_count")
-
-
-@inlined
-def is_filler(place: int, size: int, tags: int) -> bool:
-    """Return whether a unit is pre-blank filler: what a broker writes as such. Of arrays see `units.filler_units`.
-
-    A size of 2147483647 alone is a damaged unit of a message. No reader of a broker tells filler from other units:
-    recovery accepts it, and getMessage finds no record where it points. Source: ConsumeQueue#fillPreBlank, #recover.
-    """
-    return size == PRE_BLANK_SIZE and place == 0 and tags == 0
 
 
 def units_around(files: Sequence[QueueFile], low: int, high: int) -> tuple[Ints, Ints]:

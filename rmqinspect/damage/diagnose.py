@@ -21,7 +21,6 @@ the cause, for it may legitimately hold text, zeros or records; nothing here rai
 from collections.abc import Callable
 
 from rmqinspect.codec.layout import walk_fields
-from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.find_record import SEARCH, ChainFinder, LenientReader
 from rmqinspect.damage.misplaced import explain_misplaced_head, explain_misplaced_records, explain_own_offset
 from rmqinspect.damage.patterns import (
@@ -40,6 +39,7 @@ from rmqinspect.damage.patterns import (
 )
 from rmqinspect.damage.single_field import Repair, Surroundings, find_repair, look_around
 from rmqinspect.errors import Unreadable
+from rmqinspect.loops.record_rows import SLACK
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Segment, Store

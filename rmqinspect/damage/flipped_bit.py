@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.record_proof import read_head
-from rmqinspect.commitlog.columns import SLACK, WRONG_CRC
 from rmqinspect.commitlog.find_record import SEARCH, ChainFinder, LenientReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.misplaced import body_flip, record_flip
 from rmqinspect.damage.patterns import one_flip
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
 from rmqinspect.errors import Unreadable
+from rmqinspect.loops.record_rows import SLACK, WRONG_CRC
 from rmqinspect.schemas import message
 from rmqinspect.schemas.places import span_of
 from rmqinspect.store.model import Segment

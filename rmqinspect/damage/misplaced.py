@@ -22,7 +22,6 @@ from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.java import find_changed_bytes, find_flipped_bits, masked_crc32
 from rmqinspect.codec.layout import walk_fields
 from rmqinspect.codec.record_proof import Head, find_magics, read_head
-from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.damage.patterns import (
     PAGE,
     SECTOR,
@@ -36,6 +35,7 @@ from rmqinspect.damage.patterns import (
 )
 from rmqinspect.damage.single_field import LOOK_AHEAD, Surroundings, look_around
 from rmqinspect.errors import Unreadable
+from rmqinspect.loops.record_rows import SLACK
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.schemas.places import place_of, span_of

@@ -29,10 +29,10 @@ from msgspec import Struct
 
 from rmqinspect.codec.arrays import lazy
 from rmqinspect.codec.layout import dtype_of
-from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import PAGE, one_flip
 from rmqinspect.errors import Unreadable
+from rmqinspect.loops.record_rows import SLACK
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.schemas.places import place_of, span_of

@@ -10,12 +10,14 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rmqinspect.broker.dispatch import further_units, has_queue_unit
+from rmqinspect.broker.dispatch import further_units
 from rmqinspect.codec.java import java_string_hash
 from rmqinspect.codec.layout import ParsedFields, dtype_of
 from rmqinspect.config.json_files import read_config
-from rmqinspect.consumequeue.units import LAYOUTS, find_unit, is_filler
+from rmqinspect.consumequeue.units import LAYOUTS, find_unit
 from rmqinspect.damage.patterns import explain_difference
+from rmqinspect.loops.pointers import is_filler
+from rmqinspect.loops.records import has_queue_unit
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.schemas import consumequeue
 from rmqinspect.store.model import QueueFile, Store

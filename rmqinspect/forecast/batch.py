@@ -5,9 +5,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from rmqinspect.broker.dispatch import Dispatched, Dispatcher, has_queue_unit
+from rmqinspect.broker.dispatch import Dispatched, Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops.records import has_queue_unit
 from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT, TRANSACTIONS
 from rmqinspect.store.model import Segment
 

@@ -29,12 +29,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from rmqinspect.broker.start_rules import Rules
-from rmqinspect.codec.kernels import Bytes, IntsOut, int32_at, int64_at, kernel
 from rmqinspect.forecast.check import HEAD_SIZE, record_head
 from rmqinspect.forecast.outcome import Decision, Refusal, Rejected
 from rmqinspect.forecast.scan import LogScanner
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.forecast.start_segment import why_later
+from rmqinspect.loops.record_rows import BAD_MAGIC, BAD_ORDER, BAD_PLACE, BAD_SIZE, BLANK, MORE, STOP, ZERO
+from rmqinspect.loops.records import follow_dledger
 from rmqinspect.schemas import message
 from rmqinspect.schemas.dledger import ENTRY_MAGIC_BLANK, ENTRY_MAGICS, EntryHead, EntryIndexUnit
 from rmqinspect.schemas.places import place_of
@@ -51,14 +52,12 @@ _MAGIC, _SIZE, _INDEX, _TERM, _POSITION, _BODY_SIZE = (
     place_of(EntryHead, name) for name in ("magic", "size", "index", "term", "position", "body_size")
 )
 MAGIC: Final = ENTRY_MAGICS[0]  # the recovery refuses all others, those of later versions of the library, too
-_LAST_INDEX, _LAST_TERM, _STOP = range(3)  # of the state
-_MORE, _BLANK, _ZERO, _BAD_MAGIC, _BAD_SIZE, _BAD_PLACE, _BAD_ORDER = range(7)  # why following stopped
 _REASONS = {
-    _ZERO: "zero",
-    _BAD_MAGIC: "entry_magic",
-    _BAD_SIZE: "entry_size",
-    _BAD_PLACE: "entry_place",
-    _BAD_ORDER: "entry_order",
+    ZERO: "zero",
+    BAD_MAGIC: "entry_magic",
+    BAD_SIZE: "entry_size",
+    BAD_PLACE: "entry_place",
+    BAD_ORDER: "entry_order",
 }
 
 
@@ -71,44 +70,12 @@ class Entries(NamedTuple):
     last: tuple[int, int]  # index and term of the last one, -1 without any
 
 
-@kernel
-def _follow(raw: Bytes, filled: int, first: int, base: int, left: int, state: IntsOut) -> int:
-    """Follow entries from `first` on; return where that stopped. `left`: bytes of the file from raw[0] on."""
-    at = first
-    while at + HEAD <= filled:
-        magic, size = int32_at(raw, at + _MAGIC), int32_at(raw, at + _SIZE)
-        index, term = int64_at(raw, at + _INDEX), int64_at(raw, at + _TERM)
-        if magic == ENTRY_MAGIC_BLANK:
-            state[_STOP] = _BLANK
-            return at
-        if size == 0:
-            state[_STOP] = _ZERO
-            return at
-        if int64_at(raw, at + _POSITION) != base + at:
-            state[_STOP] = _BAD_PLACE
-            return at
-        if int32_at(raw, at + _BODY_SIZE) != size - HEAD or size <= HEAD or size > left - at:
-            state[_STOP] = _BAD_SIZE
-            return at
-        if magic != MAGIC:
-            state[_STOP] = _BAD_MAGIC
-            return at
-        if (state[_LAST_INDEX] != -1 and index - 1 != state[_LAST_INDEX]) or term < state[_LAST_TERM]:
-            state[_STOP] = _BAD_ORDER
-            return at
-        state[_LAST_INDEX] = index
-        state[_LAST_TERM] = term
-        at += size
-    state[_STOP] = _MORE
-    return at
-
-
 def follow_entries(segment: Segment, last: tuple[int, int] = (-1, -1)) -> Entries:
     """Follow the entries of a file from its start; `last`: index and term of the entry before it.
 
     :raises Unreadable: the file cannot be opened, or the system refuses to read it.
     """
-    state = np.array([*last, _MORE], np.int64)
+    state = np.array([*last, MORE], np.int64)
     position = 0
     with open_file(segment) as file:
         while True:
@@ -116,14 +83,14 @@ def follow_entries(segment: Segment, last: tuple[int, int] = (-1, -1)) -> Entrie
             if len(raw) < HEAD:
                 # An entry needs its whole head; a blank needs only its magic.
                 blank = raw[_MAGIC : _MAGIC + 4] == ENTRY_MAGIC_BLANK.to_bytes(4, "big", signed=True)
-                state[_STOP] = _BLANK if blank else _ZERO if not any(raw) else _BAD_SIZE
+                state[STOP] = BLANK if blank else ZERO if not any(raw) else BAD_SIZE
                 break
             base, left = segment.base + position, file.size - position
-            position += _follow(np.frombuffer(raw, np.uint8), len(raw), 0, base, left, state)
-            if state[_STOP] != _MORE:
+            position += follow_dledger(np.frombuffer(raw, np.uint8), len(raw), 0, base, left, state)
+            if state[STOP] != MORE:
                 break
     index, term, stop = state.tolist()
-    return Entries(position, stop == _BLANK, _REASONS.get(stop, ""), (index, term))
+    return Entries(position, stop == BLANK, _REASONS.get(stop, ""), (index, term))
 
 
 _RECOVERED_FILES = 3

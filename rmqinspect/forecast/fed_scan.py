@@ -22,7 +22,8 @@ from rmqinspect.commitlog.records import Records
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch, Columns
 from rmqinspect.forecast.scan import Asked, LogScanner, Scan
-from rmqinspect.forecast.segment_run import DEPENDS, Doubt, Run, judge
+from rmqinspect.forecast.segment_run import DEPENDS, Run, judge
+from rmqinspect.loops.record_rows import Doubt
 from rmqinspect.store.model import Segment
 
 _PLAIN = int(Doubt.V2 | Doubt.IPV6)  # by which records are judged for all of a release alike

@@ -21,13 +21,14 @@ from msgspec import Struct, field
 from rmqinspect.broker.start_rules import Rules
 from rmqinspect.codec.arrays import Ints
 from rmqinspect.codec.java import java_number
-from rmqinspect.codec.kernels import IntsOut, kernel
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.outcome import Decision, Refusal, note_unread
 from rmqinspect.forecast.settings import Settings
 from rmqinspect.index.geometry import Geometry, read_entries
+from rmqinspect.loops.pointer_rows import END_PLACE, END_TIME, USED_SLOTS
+from rmqinspect.loops.pointers import count_keys
 from rmqinspect.schemas.index import IndexHeader
 from rmqinspect.store.model import Store, StoreFile
 from rmqinspect.store.reader import open_file
@@ -41,9 +42,6 @@ INDEX_IS_FILE = (
     "place outside of the store"
 )
 
-# What is kept of a header while records are put: rows of a state.
-_BEGIN_TIME, _END_TIME, _BEGIN_PLACE, _END_PLACE, _COUNT = range(5)
-
 
 class Header(NamedTuple):
     """The values of an index file that a start reads and changes."""
@@ -54,6 +52,15 @@ class Header(NamedTuple):
     begin_physical_offset: int
     end_physical_offset: int
     index_count: int  # next free entry; the first is 1
+
+    @classmethod
+    def of(cls, name: str, state: Ints) -> "Header":
+        """Return the header that `count_keys` left."""
+        return cls(name, *np.delete(state, USED_SLOTS).tolist())
+
+    def state(self) -> Ints:
+        """Return the values as `count_keys` takes them: a forecast counts no slots."""
+        return np.insert(np.array(self[1:], np.int64), USED_SLOTS, 0)
 
 
 class IndexState(Struct):
@@ -75,7 +82,7 @@ class IndexState(Struct):
 
     def __post_init__(self) -> None:
         if self.loaded:
-            self._state = np.array(self.loaded[-1][1][1:], np.int64)
+            self._state = self.loaded[-1][1].state()
 
     @property
     def new(self) -> int:
@@ -94,7 +101,7 @@ class IndexState(Struct):
         if self._state is None:
             return known
         name = "" if self._is_new else known.pop().name
-        return [*known, *self.made, Header(name, *map(int, self._state))]
+        return [*known, *self.made, Header.of(name, self._state)]
 
     def dispatch(self, batch: Batch) -> None:
         """Put the keys of dispatched records, in log order."""
@@ -122,7 +129,7 @@ class IndexState(Struct):
         if self._state is None:
             self._make()
         while self._state is not None:
-            at = _put_keys(entries, self._state, places, times, keys, at)
+            at = count_keys(entries, self._state, places, times, keys, at)
             if at >> 32 == len(places):
                 return
             self._make()
@@ -138,14 +145,14 @@ class IndexState(Struct):
             return
         place = time = 0
         if self._state is not None:
-            place, time = max(0, int(self._state[_END_PLACE])), max(0, int(self._state[_END_TIME]))
-            full = Header("", *map(int, self._state))
+            place, time = max(0, int(self._state[END_PLACE])), max(0, int(self._state[END_TIME]))
+            full = Header.of("", self._state)
             if self._is_new:
                 self.made.append(full)
             else:
                 file, header = self.loaded[-1]
                 self.loaded[-1] = file, full._replace(name=header.name)
-        self._state, self._is_new = np.array([time, time, place, place, 1], np.int64), True
+        self._state, self._is_new = Header("", time, time, place, place, 1).state(), True
 
     def entries_behind(self, end: int, unread: list[str]) -> int:
         """Return how many entries of files that stay point at or behind the new end of the log.
@@ -179,32 +186,6 @@ def _entries_behind(file: StoreFile, settings: Settings, end: int) -> int:
             if behind < high - low:
                 break
     return found
-
-
-@kernel
-def _put_keys(entries: int, state: IntsOut, places: Ints, times: Ints, keys: Ints, at: int) -> int:
-    """Put the keys of records from one on; return 2^32 * record + key where the file is full, else all records.
-
-    `at` is where to go on, in the same form.
-    """
-    record, key = at >> 32, at & 0xFFFFFFFF
-    while record < len(places) and record < len(times) and record < len(keys):
-        if key == 0 and state[_COUNT] >= entries:
-            return record << 32
-        if key > 0 or places[record] >= state[_END_PLACE]:
-            while key < keys[record]:
-                if state[_COUNT] >= entries:
-                    return record << 32 | key
-                if state[_COUNT] <= 1:
-                    state[_BEGIN_PLACE] = places[record]
-                    state[_BEGIN_TIME] = times[record]
-                state[_COUNT] += 1
-                state[_END_PLACE] = places[record]
-                state[_END_TIME] = times[record]
-                key += 1
-        key = 0
-        record += 1
-    return len(places) << 32
 
 
 class _Entry(NamedTuple):

@@ -22,7 +22,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.commitlog.columns import PHYSICAL_OFFSET
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.records import Records, are_copies
 from rmqinspect.commitlog.scan import RecordRun
@@ -31,13 +30,14 @@ from rmqinspect.damage.named_record import named_record, size_at
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.outcome import Losses, Outcome, QueueOutcome, note_unread
 from rmqinspect.forecast.shelf import BATCH, SIMPLE, UNITS
+from rmqinspect.loops.record_rows import PHYSICAL_OFFSET, SUM_BYTES, SUM_FIRST, SUM_RECORDS
 from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
 from rmqinspect.store.file_type import own_base
 from rmqinspect.store.model import QueueFile, Segment, Store, StoreFile
 from rmqinspect.store.reader import open_file
 from rmqinspect.tables.read_log import fold_log
 from rmqinspect.tables.request import Request
-from rmqinspect.tables.tally import BYTES, FIRST, RECORDS, Tally
+from rmqinspect.tables.tally import Tally
 from rmqinspect.text import text_of
 
 _BEHIND_ALL = 1 << 63
@@ -122,13 +122,13 @@ class LossFold(Struct):
         found.first_timestamp, found.last_timestamp = self.first_timestamp, self.last_timestamp
         for (topic, _), sums in zip(self.queues.keys.keys_from(0), self.queues.sums.tolist(), strict=True):
             name = text_of(topic)
-            found.messages += sums[RECORDS]
-            found.bytes += sums[BYTES]
-            found.by_topic[name] = found.by_topic.get(name, 0) + sums[RECORDS]
-            found.bytes_by_topic[name] = found.bytes_by_topic.get(name, 0) + sums[BYTES]
-            found.first_by_topic[name] = min(sums[FIRST], found.first_by_topic.get(name, sums[FIRST]))
-        found.messages += int(self.queues.others[RECORDS])
-        found.bytes += int(self.queues.others[BYTES])
+            found.messages += sums[SUM_RECORDS]
+            found.bytes += sums[SUM_BYTES]
+            found.by_topic[name] = found.by_topic.get(name, 0) + sums[SUM_RECORDS]
+            found.bytes_by_topic[name] = found.bytes_by_topic.get(name, 0) + sums[SUM_BYTES]
+            found.first_by_topic[name] = min(sums[SUM_FIRST], found.first_by_topic.get(name, sums[SUM_FIRST]))
+        found.messages += int(self.queues.others[SUM_RECORDS])
+        found.bytes += int(self.queues.others[SUM_BYTES])
         return found
 
     def _note_offsets(self, records: Records, intact: Bools) -> None:

@@ -20,10 +20,11 @@ from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.document import Part
+from rmqinspect.loops.record_rows import SUM_BYTES, SUM_MESSAGES
 from rmqinspect.store.model import Store
 from rmqinspect.tables.delay_sources import CopyFold
 from rmqinspect.tables.read_log import lost_gaps
-from rmqinspect.tables.tally import BYTES, MESSAGES, MOST, Tally
+from rmqinspect.tables.tally import MOST, Tally
 from rmqinspect.tables.transactions import TransactionRecords
 from rmqinspect.tables.usage import UsageFold, names_of
 
@@ -129,7 +130,7 @@ def flow_of(fold: FlowFold, columns: int, topics: int) -> Flow | None:
     tally = fold.tally
     if not len(tally.keys):
         return None
-    times, messages, sizes = tally.keys.integers, tally.sums[:, MESSAGES], tally.sums[:, BYTES]
+    times, messages, sizes = tally.keys.integers, tally.sums[:, SUM_MESSAGES], tally.sums[:, SUM_BYTES]
     first, last = _nearly_all(times, messages)
     inside = (times >= first) & (times <= last)
     step = next((one for one in _STEPS if one >= fold.unit and _width(first, last, one, fold.unit) <= columns), None)
@@ -151,7 +152,7 @@ def flow_of(fold: FlowFold, columns: int, topics: int) -> Flow | None:
     rows = [row(distinct[number], of == number) for number in shown]
     if len(shown) < len(order):
         rows.append(row(None, ~np.isin(of, shown)))
-    return Flow(begin * step, step, rows, int(messages[~inside].sum()) + int(tally.others[MESSAGES]))
+    return Flow(begin * step, step, rows, int(messages[~inside].sum()) + int(tally.others[SUM_MESSAGES]))
 
 
 def _width(first: int, last: int, step: int, unit: int) -> int:

@@ -32,13 +32,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rmqinspect.codec import kernels
-from rmqinspect.codec.arrays import Bools, Bytes, Ints
-from rmqinspect.codec.kernels import IntsOut, find_bytes, kernel
+from rmqinspect import loops
+from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.record_proof import LONGEST_HEAD, LONGEST_TRAILER, MAGIC, read_head, trailer_size
-from rmqinspect.commitlog.columns import RIGHT_CRC, SLACK
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops import text
+from rmqinspect.loops.record_rows import RIGHT_CRC, SLACK
+from rmqinspect.loops.text import find_places
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import FIXED_SIZE
 from rmqinspect.schemas.places import place_of
@@ -135,7 +136,7 @@ class Carver:
         self._claimed = (-1, 0)  # the last record that counts: [start, end)
         self._whole = False  # the next window is read as a whole, across holes
         self._shown = 0  # where the last record ends that does not count and is given in full
-        kernels.expect(min(file.allocated, reader.size))
+        loops.expect(min(file.allocated, reader.size))
 
     def run(self) -> Iterator[Found]:
         """Yield what begins in each window."""
@@ -188,14 +189,14 @@ class Carver:
     def _candidates(self, stop: int) -> Iterator[Ints]:
         """Yield the indexes below `stop` where a record begins if the magic behind it is one, some at a time."""
         end = min(stop + _MAGIC_AT + _MAGIC_SIZE - 1, self._filled)
-        if not _find_prefixes.is_ready():
+        if not text.COMPILED:
             matches = MAGIC.finditer(self._buffer, _MAGIC_AT, end)
             while found := [match.start() - _MAGIC_AT for match in islice(matches, _MANY)]:
                 yield np.array(found, np.int64)
             return
         raw = np.frombuffer(self._buffer, np.uint8)
         at, places = _MAGIC_AT, np.empty(_MANY, np.int64)
-        while (count := _find_prefixes(raw, at, end - 1, _PREFIX, places)) > 0:
+        while (count := find_places(raw, at, end - 1, _PREFIX, places)) > 0:
             at = int(places[count - 1]) + 1
             last = raw[places[:count] + len(_PREFIX)]
             if (kept := np.isin(last, _LAST_BYTES)).any():
@@ -379,23 +380,6 @@ class Carver:
                 self._shown = end
                 shown.append(row)
         return np.array(shown, np.int64)
-
-
-@kernel
-def _find_prefixes(raw: Bytes, start: int, end: int, prefix: Bytes, places: IntsOut) -> int:
-    """Write where a text stands in `raw[start:end]`, as many places as there is room for; return their number.
-
-    Fast only where it is compiled: 8 GB/s of random bytes, where a regular expression makes 2.
-    """
-    count = 0
-    while count < len(places):
-        start = find_bytes(raw, start, end, prefix, 0, len(prefix))
-        if start < 0:
-            break
-        places[count] = start
-        start += 1
-        count += 1
-    return count
 
 
 def _is_framed(records: FoundRecords) -> Bools:

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from rmqinspect.codec.byte_ranges import take_ranges
-from rmqinspect.commitlog.columns import WRONG_CRC
 from rmqinspect.commitlog.find_record import LenientReader
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.errors import NotAStore, Unreadable
+from rmqinspect.loops.record_rows import WRONG_CRC
 from rmqinspect.rescue.assemble import Assembly, assemble, without_hosts
 from rmqinspect.rescue.carve import (
     ALL,

@@ -18,13 +18,13 @@ import numpy as np
 
 from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.broker.version_estimate import RELEASES
-from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import Int32s, Int32sOut, IntsOut, kernel
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.index.geometry import Geometry
+from rmqinspect.loops.arrays import Int32s
+from rmqinspect.loops.pointer_rows import END_PLACE, END_TIME, ENTRY_COUNT
+from rmqinspect.loops.pointers import put_keys
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.system.output_file import as_refusal
-from rmqinspect.verify.index_header import java_seconds
 
 _HEADER, _SLOT, _ENTRY = dtype_of(IndexHeader), dtype_of(IndexSlot), dtype_of(IndexEntry)
 _COUNTS_SLOTS = "4.7.1"  # up to 4.7.0 hashSlotCount counts entries: IndexFile#putKey
@@ -32,46 +32,6 @@ _SLOT_STEP = 1 << 18  # slots written at a time; where all are empty, a hole sta
 _MILLI = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_NAMED = 253_402_300_799_999  # ms: the end of the year 9999
-
-# The state of a file: what its header says.
-_BEGIN_TIME, _END_TIME, _BEGIN_PLACE, _END_PLACE, _USED, _COUNT = range(6)
-
-
-@kernel
-def _put_keys(
-    first: int,
-    hashes: Int32s,
-    records: Int32s,
-    places: Ints,
-    times: Ints,
-    capacity: int,
-    counts_slots: int,
-    heads: Int32sOut,
-    previous: Int32sOut,
-    seconds: Int32sOut,
-    state: IntsOut,
-) -> int:
-    """Put keys from number `first` on, as many as the file has room for; return the number of the next one.
-
-    `previous` and `seconds` get a value for each key, `heads` has one for each slot. `counts_slots`: 0 or 1.
-    """
-    for key in range(first, min(len(hashes), len(records), len(previous), len(seconds))):
-        if state[_COUNT] >= capacity:
-            return key
-        record = records[key]
-        time, place = times[record], places[record]
-        slot = hashes[key] % len(heads)
-        before = heads[slot]
-        previous[key] = before
-        seconds[key] = java_seconds(state[_BEGIN_TIME], time)
-        heads[slot] = state[_COUNT]
-        if state[_COUNT] <= 1:
-            state[_BEGIN_PLACE], state[_BEGIN_TIME] = place, time
-        if before == 0 or counts_slots == 0:
-            state[_USED] += 1
-        state[_COUNT] += 1
-        state[_END_PLACE], state[_END_TIME] = place, time
-    return len(hashes)
 
 
 class IndexFiles:
@@ -102,8 +62,8 @@ class IndexFiles:
         while done < keys:
             if self._is_full:
                 self._begin(int(records.store_timestamp[records.key_record[done]]))
-            number = int(self._state[_COUNT])
-            behind = _put_keys(
+            number = int(self._state[ENTRY_COUNT])
+            behind = put_keys(
                 done,
                 records.key_hash,
                 records.key_record,
@@ -123,7 +83,7 @@ class IndexFiles:
 
     @property
     def _is_full(self) -> bool:
-        return bool(self._state[_COUNT] >= self.geometry.entries)
+        return bool(self._state[ENTRY_COUNT] >= self.geometry.entries)
 
     def _write_entries(self, number: int, records: Dispatched, keys: slice, previous: Int32s, seconds: Int32s) -> None:
         entries = np.empty(keys.stop - keys.start, _ENTRY)
@@ -136,11 +96,11 @@ class IndexFiles:
     @property
     def until(self) -> int:
         """Latest end time of a file, ms; 0 without entries."""
-        return max(self._until, int(self._state[_END_TIME]))
+        return max(self._until, int(self._state[END_TIME]))
 
     def _begin(self, time: int) -> None:
         """Make a new file, at a time (ms) which gives it its name."""
-        end_time, end_place = int(self._state[_END_TIME]), int(self._state[_END_PLACE])
+        end_time, end_place = int(self._state[END_TIME]), int(self._state[END_PLACE])
         if self._descriptor >= 0:
             self._until = self.until
             self.finish()
@@ -168,7 +128,7 @@ class IndexFiles:
         header = np.zeros(1, _HEADER)
         for name, value in zip(_HEADER.names or (), self._state.tolist(), strict=True):
             header[name] = value
-        if self._state[_COUNT] <= 1:
+        if self._state[ENTRY_COUNT] <= 1:
             header["index_count"] = 0  # written with the first entry
         self._put(header.tobytes(), 0)
         for first in range(0, len(self._heads), _SLOT_STEP):

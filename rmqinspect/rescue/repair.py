@@ -34,12 +34,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rmqinspect.codec.java import find_flipped_bits, masked_crc32
-from rmqinspect.commitlog.columns import RIGHT_CRC, WRONG_CRC
 from rmqinspect.commitlog.find_record import is_possible_time
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.damage.patterns import long_runs, one_flip, unit_words
 from rmqinspect.damage.single_field import LOOK_AHEAD, find_repair
+from rmqinspect.loops.record_rows import LAST_PLACE, LAST_PORT, RIGHT_CRC, WRONG_CRC
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import (
     CRC32_DIGITS,
@@ -51,7 +51,6 @@ from rmqinspect.schemas.message import (
 )
 from rmqinspect.schemas.places import place_of, span_of
 from rmqinspect.topics import is_legal_topic
-from rmqinspect.verify.split import LAST_PLACE, LAST_PORT
 
 _HEAD = message.HEADS[False, False]
 _AROUND = 8  # records on each side of one whose store time is in question

@@ -21,10 +21,10 @@ from itertools import islice
 
 import numpy as np
 
-from rmqinspect.broker.dispatch import DIFFERENCES, KEY, MARKED_ID, MARKED_IDS, UNIQUE, Dispatched, Dispatcher
+from rmqinspect.broker.dispatch import DIFFERENCES, MARKED_IDS, Dispatched, Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops.record_rows import KEY, MARKED_ID, SLACK, UNIQUE
 from rmqinspect.rescue.entries import Entry
 from rmqinspect.rescue.repair import Change, Unit, agrees, topic_of
 from rmqinspect.schemas import message

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rmqinspect.broker.dispatch import has_queue_unit
 from rmqinspect.codec import message_id as ids
 from rmqinspect.codec.decompress import decompress
 from rmqinspect.codec.layout import FieldRow, ParsedFields, walk_fields
@@ -19,6 +18,7 @@ from rmqinspect.commitlog.gaps import BRIDGED, REASONS
 from rmqinspect.commitlog.record_reader import OpenSegment, RecordReader, Spot
 from rmqinspect.errors import BadRecord
 from rmqinspect.find.queue_units import Reference, find_references
+from rmqinspect.loops.records import has_queue_unit
 from rmqinspect.rocksdb.databases import why_unknown
 from rmqinspect.schemas import dledger, message
 from rmqinspect.schemas.message import SysFlag

@@ -7,7 +7,7 @@
 All that waits has a common room: a thread that is ahead waits until something is taken. The first task whose results
 are not all taken may always add one, so nobody waits for ever.
 
-Threads, because the work releases the interpreter's lock: reads, compiled kernels, numpy, Arrow, CRC.
+Threads, because the work releases the interpreter's lock: reads, compiled loops, numpy, Arrow, CRC.
 
 They share one budget of reads (`--read-rate`), for hosts where a broker uses the same disk: `bound_reads` sets it, and
 `store.reader` pays for every read.

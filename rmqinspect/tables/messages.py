@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import containing, take_ranges, take_values
-from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, inlined, kernel
-from rmqinspect.commitlog.columns import NO_CRC, RIGHT_CRC
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
+from rmqinspect.loops.record_rows import NO_CRC, RIGHT_CRC
+from rmqinspect.loops.text import write_ids
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.schemas.places import place_of, span_of
@@ -345,29 +345,5 @@ def _offset_ids(records: Records, hosts: Ints, sizes: Ints) -> pa.Array:
     count = len(records)
     offsets, digits = np.empty(count + 1, np.int32), np.empty(2 * int((sizes + _OWN_OFFSET_SIZE).sum()), np.uint8)
     places = np.ascontiguousarray(records.starts + _OWN_OFFSET_AT)
-    _write_ids(records.bytes, np.ascontiguousarray(hosts), sizes, places, _DIGITS, offsets, digits)
+    write_ids(records.bytes, np.ascontiguousarray(hosts), sizes, places, _DIGITS, offsets, digits)
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(digits))
-
-
-@kernel
-def _write_ids(
-    raw: Bytes, hosts: Ints, sizes: Ints, places: Ints, digits: Bytes, offsets: Int32sOut, out: BytesOut
-) -> None:
-    """Write the hex digits of `sizes` bytes at `hosts`, and of PHYSICALOFFSET at `places`, for each record."""
-    at = 0
-    for row in range(len(hosts)):
-        offsets[row] = at
-        at = _write_hex(raw, hosts[row], sizes[row], digits, out, at)
-        at = _write_hex(raw, places[row], _OWN_OFFSET_SIZE, digits, out, at)
-    offsets[len(hosts)] = at
-
-
-@inlined
-def _write_hex(raw: Bytes, start: int, size: int, digits: Bytes, out: BytesOut, at: int) -> int:
-    """Write two digits for each of some bytes, as far as they are inside; return where they end."""
-    if start >= 0 and size <= len(raw) - start and 2 * size <= len(out) - at:
-        for place in range(start, start + size):
-            out[at] = digits[raw[place] >> 4]
-            out[at + 1] = digits[raw[place] & 15]
-            at += 2
-    return at

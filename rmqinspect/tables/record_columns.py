@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from rmqinspect.codec.arrays import Bools, Ints
 from rmqinspect.codec.byte_ranges import take_ranges, take_values
 from rmqinspect.codec.decompress import BodyTooLarge, decompress
-from rmqinspect.codec.kernels import Bytes, Int32s, Int32sOut, IntsOut, kernel
-from rmqinspect.codec.properties import WELL_KNOWN, Items
+from rmqinspect.codec.properties import Items
 from rmqinspect.commitlog.records import Records, records_at
 from rmqinspect.errors import BadRecord
+from rmqinspect.loops.arrays import Int32s
+from rmqinspect.loops.text import find_words
+from rmqinspect.schemas.message import WELL_KNOWN
 from rmqinspect.store.model import Store
 from rmqinspect.tables.table import TIMESTAMP, as_strings, column, millis, text
 from rmqinspect.text import is_utf8
@@ -118,31 +120,9 @@ def _split_keys(values: pa.Array, which: Int32s) -> pa.Array:
     content = np.frombuffer(keys.buffers()[2], np.uint8)
     room = (len(content) + len(which)) // 2  # a word takes a byte, and all but the last of a record a space
     starts, ends, firsts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(len(borders), np.int32)
-    count = _find_words(content, borders, firsts, starts, ends)
+    count = find_words(content, borders, firsts, starts, ends)
     words = take_ranges(content, starts[:count], ends[:count])
     return pa.ListArray.from_arrays(pa.array(firsts), as_strings(words))
-
-
-@kernel
-def _find_words(raw: Bytes, borders: Int32s, firsts: Int32sOut, starts: IntsOut, ends: IntsOut) -> int:
-    """Write the words of each text, and the number of its first one; return how many there are.
-
-    Text i is at [borders[i], borders[i + 1]). `starts` and `ends` have room for all words.
-    """
-    count = 0
-    for row in range(len(borders) - 1):
-        firsts[row] = count
-        at, end = max(borders[row], 0), min(borders[row + 1], len(raw))
-        while at < end:
-            start = at
-            while at < end and raw[at] != _SPACE:
-                at += 1
-            if start < at and count < len(starts):
-                starts[count], ends[count] = start, at
-                count += 1
-            at += 1
-    firsts[len(borders) - 1] = count
-    return count
 
 
 def _number(column: pa.Array, type_: pa.DataType) -> pa.Array:

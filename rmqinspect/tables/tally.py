@@ -14,29 +14,13 @@ from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Bools, Bytes, Ints
 from rmqinspect.codec.byte_ranges import Numbering
-from rmqinspect.codec.kernels import Table, TableOut, kernel
-from rmqinspect.commitlog import columns
+from rmqinspect.loops.record_rows import SUM_BYTES, SUM_FIRST, SUM_LAST, SUM_MESSAGES, SUM_RECORDS
+from rmqinspect.loops.records import add_to_sums
 
 MOST = 1 << 18  # values
 _MOST_NAMES = 32 << 20  # bytes of them
 
-# Columns of the table of sums.
-RECORDS, MESSAGES, BYTES, FIRST, LAST = range(5)
 _EMPTY = (0, 0, 0, (1 << 63) - 1, -(1 << 63))
-_SIZE, _TIME = columns.TOTAL_SIZE, columns.STORE_TIMESTAMP
-
-
-@kernel
-def _add(rows: Table, messages: Ints, numbers: Ints, sums: TableOut) -> None:
-    """Add each record to the sums of its value; without `messages` each is one."""
-    for row in range(min(len(rows), len(numbers))):
-        value, time = numbers[row], rows[row, _TIME]
-        if 0 <= value < len(sums):
-            sums[value, RECORDS] += 1
-            sums[value, MESSAGES] += messages[row] if row < len(messages) else 1
-            sums[value, BYTES] += rows[row, _SIZE]
-            sums[value, FIRST] = min(sums[value, FIRST], time)
-            sums[value, LAST] = max(sums[value, LAST], time)
 
 
 class Tally(Struct):
@@ -59,17 +43,17 @@ class Tally(Struct):
         return self._squares[: len(self.keys)]
 
     def take(self, raw: Bytes, starts: Ints, ends: Ints, integers: Ints, rows: Ints, messages: Ints) -> None:
-        """Add records: their keys, their rows of `commitlog.columns`, and their numbers of messages; empty: all 1."""
+        """Add records: their keys, their rows of `loops.record_rows`, and their numbers of messages; empty: all 1."""
         numbers = self.keys.number(raw, starts, ends, integers)
         self._make_room()
-        _add(rows, messages, numbers, self._sums)
+        add_to_sums(rows, messages, numbers, self._sums)
         self._forget()
 
     def join(self, following: "Tally") -> None:
         """Add the sums of another part of the log."""
         numbers = self.keys.number_of(following.keys)
         self._join(numbers, following)
-        self._squares[numbers] += following.sums[:, BYTES].astype(np.float64) ** 2
+        self._squares[numbers] += following.sums[:, SUM_BYTES].astype(np.float64) ** 2
         self._forget()
 
     def with_integers(self, integers: Ints) -> "Tally":
@@ -89,7 +73,7 @@ class Tally(Struct):
     def by_one(self, integer: int) -> "Tally":
         """Return all sums under one key, those of `others` too."""
         result = Tally()
-        if len(self.keys) or self.others[RECORDS]:
+        if len(self.keys) or self.others[SUM_RECORDS]:
             result._numbers_of(integer)
             result._sums[0] = self.total()
         return result
@@ -98,7 +82,7 @@ class Tally(Struct):
         """Add bytes that are no record to the key of an integer."""
         number = self._numbers_of(integer)
         self._make_room()
-        self._sums[number, BYTES] += size
+        self._sums[number, SUM_BYTES] += size
 
     def total(self) -> Ints:
         """Return the sums of all values and others."""
@@ -121,10 +105,10 @@ class Tally(Struct):
 
     def _join(self, numbers: Ints, other: "Tally") -> None:
         self._make_room()
-        for column in (RECORDS, MESSAGES, BYTES):
+        for column in (SUM_RECORDS, SUM_MESSAGES, SUM_BYTES):
             np.add.at(self._sums[:, column], numbers, other.sums[:, column])
-        np.minimum.at(self._sums[:, FIRST], numbers, other.sums[:, FIRST])
-        np.maximum.at(self._sums[:, LAST], numbers, other.sums[:, LAST])
+        np.minimum.at(self._sums[:, SUM_FIRST], numbers, other.sums[:, SUM_FIRST])
+        np.maximum.at(self._sums[:, SUM_LAST], numbers, other.sums[:, SUM_LAST])
         self.others = joined(np.vstack((self.others, other.others)))
         self.forgotten += other.forgotten
 
@@ -139,17 +123,17 @@ class Tally(Struct):
         keys = self.keys
         if len(keys) <= MOST and len(keys.names) <= _MOST_NAMES:
             return
-        order = np.argsort(-self.sums[:, BYTES], kind="stable")
+        order = np.argsort(-self.sums[:, SUM_BYTES], kind="stable")
         few = (np.arange(len(keys)) < MOST // 2) & (np.cumsum(keys.sizes[order]) <= _MOST_NAMES // 2)
         which = np.zeros(len(keys), np.bool_)
         which[order[few]] = True
         kept = self.select(which)
-        self.forgotten += int(kept.others[BYTES] - self.others[BYTES])
+        self.forgotten += int(kept.others[SUM_BYTES] - self.others[SUM_BYTES])
         self.keys, self._sums, self._squares, self.others = kept.keys, kept._sums, kept._squares, kept.others
 
 
 def joined(rows: Ints) -> Ints:
     """Return the sums of all rows."""
     sums: Ints = rows.sum(axis=0)
-    sums[FIRST], sums[LAST] = rows[:, FIRST].min(), rows[:, LAST].max()
+    sums[SUM_FIRST], sums[SUM_LAST] = rows[:, SUM_FIRST].min(), rows[:, SUM_LAST].max()
     return sums

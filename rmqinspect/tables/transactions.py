@@ -36,11 +36,12 @@ from rmqinspect.broker.transactions import (
     judge,
 )
 from rmqinspect.codec.arrays import ABSENT, Bools, Ints, find, merge, take
-from rmqinspect.codec.byte_ranges import NOT_A_NUMBER, hash_ranges, join_hashes, read_numbers, take_ranges
+from rmqinspect.codec.byte_ranges import hash_ranges, join_hashes, read_numbers, take_ranges
 from rmqinspect.codec.properties import Items
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
 from rmqinspect.config.json_files import read_consumer_offsets
+from rmqinspect.loops.text_rows import NOT_A_NUMBER
 from rmqinspect.rocksdb.databases import ENTRIES, databases, entries_file, last_half, read_entries
 from rmqinspect.schemas.message import TRANSACTION_MASK, TRANSACTION_SHIFT
 from rmqinspect.schemas.message import TRANSACTIONS as KINDS

@@ -36,6 +36,7 @@ from rmqinspect.commitlog.gaps import Split
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.records import Records
 from rmqinspect.commitlog.scan import RecordRun
+from rmqinspect.loops.record_rows import SUM_BYTES, SUM_FIRST, SUM_LAST, SUM_MESSAGES, SUM_RECORDS
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment, Store
@@ -44,7 +45,7 @@ from rmqinspect.tables.filters import Selection
 from rmqinspect.tables.read_log import add_account, folds_of, report_account, report_behind, splits_in
 from rmqinspect.tables.request import Request
 from rmqinspect.tables.table import TIMESTAMP, Table, column, millis, name_column, text
-from rmqinspect.tables.tally import BYTES, FIRST, LAST, MESSAGES, MOST, RECORDS, Tally, joined
+from rmqinspect.tables.tally import MOST, Tally, joined
 from rmqinspect.times import format_millis
 
 SCHEMA = pa.schema(
@@ -259,7 +260,7 @@ class Usage(Struct):
     @property
     def records(self) -> int:
         """The records that were counted; those of a sample are not scaled."""
-        return int(self.dimensions["kind"].total()[RECORDS])
+        return int(self.dimensions["kind"].total()[SUM_RECORDS])
 
 
 class UsageSums(Struct):
@@ -352,13 +353,13 @@ def _batch(dimension: str, tally: Tally, usage: Usage, most: int | None) -> pa.R
     sums, errors = tally.sums[order], _errors(tally, usage.sample)
     offs = None if errors is None else errors[order]
     others = joined(np.vstack((tally.sums[rest], tally.others)))
-    if others[RECORDS]:
+    if others[SUM_RECORDS]:
         sums = np.vstack((sums, others))
         values, queue_ids = (pa.concat_arrays([one, pa.nulls(1, one.type)]) for one in (values, queue_ids))
         covers = pa.concat_arrays([covers, pa.array(["others"])])
         # Of a sum, each part may be off: together at most by so much.
         offs = None if errors is None or offs is None else np.append(offs, errors[rest].sum() + tally.forgotten)
-    counts = [sums[:, which] for which in (RECORDS, MESSAGES, BYTES)]
+    counts = [sums[:, which] for which in (SUM_RECORDS, SUM_MESSAGES, SUM_BYTES)]
     if usage.sample is not None:
         counts = [np.rint(column * usage.sample.scale).astype(np.int64) for column in counts]
     columns = [
@@ -367,8 +368,8 @@ def _batch(dimension: str, tally: Tally, usage: Usage, most: int | None) -> pa.R
         queue_ids,
         covers,
         *map(pa.array, counts),
-        pa.array(np.round(sums[:, BYTES] / max(int(sums[:, BYTES].sum()), 1), 9)),
-        *(millis(sums[:, which])[0] for which in (FIRST, LAST)),
+        pa.array(np.round(sums[:, SUM_BYTES] / max(int(sums[:, SUM_BYTES].sum()), 1), 9)),
+        *(millis(sums[:, which])[0] for which in (SUM_FIRST, SUM_LAST)),
         pa.nulls(len(sums), pa.int64()) if offs is None else pa.array(offs),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
@@ -376,7 +377,7 @@ def _batch(dimension: str, tally: Tally, usage: Usage, most: int | None) -> pa.R
 
 def _order(dimension: str, tally: Tally) -> Ints:
     """Return the keys in the order of the rows, which does not depend on the order in which they appeared."""
-    keys = pa.table({"first": tally.keys.integers, "name": texts_of(tally), "bytes": -tally.sums[:, BYTES]})
+    keys = pa.table({"first": tally.keys.integers, "name": texts_of(tally), "bytes": -tally.sums[:, SUM_BYTES]})
     by = ("first",) if dimension in _ASCENDING else ("bytes", "name", "first")
     order: Ints = pc.sort_indices(keys, [(name, "ascending") for name in by]).to_numpy().astype(np.int64)
     return order
@@ -396,7 +397,7 @@ def _names(dimension: str, tally: Tally, usage: Usage, order: Ints) -> tuple[pa.
 def _errors(tally: Tally, sample: Sample | None) -> Ints | None:
     """Return how far the bytes of each value may be off; None: not at all."""
     if sample is not None:
-        return sample.errors(tally.sums[:, BYTES], tally.squares)
+        return sample.errors(tally.sums[:, SUM_BYTES], tally.squares)
     return np.full(len(tally.keys), tally.forgotten) if tally.forgotten else None
 
 
@@ -463,6 +464,6 @@ def inflow_of(usage: Usage, most: int) -> Inflow | None:
         first = int(numbers.min())
         if int(numbers.max()) - first < most:
             sizes = np.zeros(int(numbers.max()) - first + 1, np.int64)
-            np.add.at(sizes, numbers - first, usage.times.sums[:, BYTES])
+            np.add.at(sizes, numbers - first, usage.times.sums[:, SUM_BYTES])
             return Inflow(first * step, step, tuple(sizes.tolist()))
     return None

@@ -19,11 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from rmqinspect.codec.arrays import Units
-from rmqinspect.codec.kernels import Bytes, inlined
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.config.json_files import read_checkpoint
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, IndexFile, read_entries, read_index_files, slot_windows
+from rmqinspect.loops.pointer_rows import ENTRY_SIZE
+from rmqinspect.loops.pointers import java_seconds
 from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
 from rmqinspect.schemas.places import place_of
 from rmqinspect.store.model import Store
@@ -32,8 +33,6 @@ from rmqinspect.times import time_words
 from rmqinspect.verify.codes import BY_CODE
 from rmqinspect.verify.findings import Finding, unread_finding
 
-MAX_INT, _LEAST_LONG = 2**31 - 1, -(2**63)  # Java's
-ENTRY_SIZE: int = IndexEntry.sizeof()
 WINDOW_ROWS = (512 << 10) // ENTRY_SIZE  # entries per read: they stay in a processor's own cache
 
 
@@ -54,29 +53,6 @@ def entry_windows(
         size = reader.read_into(raw, index.geometry.entry_position(start))
         if size >= ENTRY_SIZE:
             yield start, window[: size // ENTRY_SIZE]
-
-
-@inlined
-def is_written(raw: Bytes, at: int) -> bool:
-    """Whether the entry at a position holds anything but zeros. Others were never written, or are lost."""
-    held = 0
-    for place in range(at, at + ENTRY_SIZE):
-        held |= raw[place]
-    return held != 0
-
-
-@inlined
-def java_seconds(begin: int, stored: int) -> int:
-    """Return the seconds that a put writes into its entry, given the times of the file's header and of the record, ms.
-
-    Java's division truncates; negative becomes 0, and so does all when the file has no begin. A difference of more than
-    a long wraps around. Source: IndexFile#putKey.
-    """
-    if begin <= 0:
-        return 0
-    if stored < _LEAST_LONG + begin:
-        return MAX_INT
-    return min(max(0, (stored - begin) // 1000), MAX_INT)
 
 
 Entry = dict[str, int]

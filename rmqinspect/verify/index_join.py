@@ -5,7 +5,7 @@
     record -> entry    does each key of the records have an entry?           IX-MISSING
 
 Entries are written in the order of records and keys, so one walk through both finds the key of nearly every entry and
-judges it (below).
+judges it (`loops.pointers.step_entries`).
 
 Invariants:
   - an entry is judged in the one split whose range holds its physical offset;
@@ -14,16 +14,6 @@ Invariants:
   - an entry with a wrong hash is its record's: IX-KEY reports it, and the record misses no key.
 
 Source: IndexService#buildIndex, IndexFile#putKey; RocketMQ 4.0.0 to 5.5.0.
-
-One walk through index entries and the keys of the records of a split, side by side.
-
-Where the two are out of step it searches, and goes on from what it found. Each entry is judged here; what breaks a rule
-is written down with the bits of its verdict, which `verify.index_join` words.
-
-    keys of records    a1 a2 b1 b2 b3 c1 ...
-    entries            a1 a2 b1 b3 xx c1 ...      b2 has no entry; xx leads to a record without such a key
-
-Source: IndexFile#putKey; RocketMQ 4.0.0 to 5.5.0.
 """
 
 from typing import NamedTuple
@@ -32,31 +22,20 @@ import numpy as np
 from msgspec import field
 from numpy.typing import NDArray
 
-from rmqinspect.broker.dispatch import MARKED_ID, TAG, Dispatched
+from rmqinspect.broker.dispatch import Dispatched
 from rmqinspect.codec.arrays import groups
-from rmqinspect.codec.kernels import (
-    Bytes,
-    BytesOut,
-    Int32s,
-    Ints,
-    IntsOut,
-    TableOut,
-    inlined,
-    int32_at,
-    int64_at,
-    kernel,
-)
 from rmqinspect.index.geometry import IndexFile
-from rmqinspect.schemas.index import IndexEntry
-from rmqinspect.schemas.places import place_of
+from rmqinspect.loops.arrays import Int32s, Ints
+from rmqinspect.loops.pointer_rows import AT_EDGE, ENTRY_COLUMNS, ENTRY_SIZE, FAR, KEY_BITS, WRONG_ENTRY_TIME, WRONG_KEY
+from rmqinspect.loops.pointers import step_entries
+from rmqinspect.loops.record_rows import MARKED_ID, TAG
 from rmqinspect.store.model import Segment
 from rmqinspect.store.reader import open_file
 from rmqinspect.text import text_of
 from rmqinspect.verify.findings import Finding, capped_findings, place_in
-from rmqinspect.verify.index_header import ENTRY_SIZE, WINDOW_ROWS, entry_windows, is_written, java_seconds
-from rmqinspect.verify.plan import CrossPlan, split_of, start_at
+from rmqinspect.verify.index_header import WINDOW_ROWS, entry_windows
+from rmqinspect.verify.plan import CrossPlan
 from rmqinspect.verify.pointers import (
-    DANGLING,
     MOST_RUNS,
     Evidence,
     Joined,
@@ -70,89 +49,6 @@ from rmqinspect.verify.pointers import (
 )
 from rmqinspect.verify.wrong_records import Stamp, WrongTime, wrong_times
 
-WRONG_KEY, WRONG_TIME, AT_EDGE = (DANGLING << bit for bit in range(1, 4))
-"""Bits of a verdict. AT_EDGE breaks no rule: the entry is the first or one of the newest two, whose records' times the
-header's judge needs."""
-
-# Columns of the entries with a verdict.
-ROW, RECORD, VERDICT, ENTRY_COLUMNS = range(4)
-
-KEY_BITS = 31  # of a hash: a record's number and a hash make one number
-_NEAR, FAR = 4, 64  # keys looked at one by one, from the next one on, and from a record's first one on
-
-_PLACE, _HASH, _SECONDS = (place_of(IndexEntry, name) for name in ("physical_offset", "key_hash", "time_diff"))
-
-
-@inlined
-def _key_at(
-    key: int, most: int, place: int, key_hash: int, places: Ints, key_record: Int32s, key_hashes: Int32s
-) -> int:
-    """Return the first of `most` keys, from number `key` on, of the record at a place with a hash; -1 if none is."""
-    for at in range(key, min(key + most, len(key_record), len(key_hashes))):
-        if key_hashes[at] == key_hash and 0 <= key_record[at] < len(places) and places[key_record[at]] == place:
-            return at
-    return -1
-
-
-@kernel
-def step_entries(
-    raw: Bytes,
-    low: int,
-    last: int,
-    begin: int,
-    first: int,
-    newest: int,
-    places: Ints,
-    times: Ints,
-    key_record: Int32s,
-    key_hashes: Int32s,
-    sorted_keys: Ints,
-    key_order: Ints,
-    has_entry: BytesOut,
-    found: TableOut,
-    counts: IntsOut,
-) -> None:
-    """Judge each entry that points at [low, last], and mark the keys that have one.
-
-    `counts` gets how many have a verdict, rows of `found`, and how many point at a record with their key.
-
-    `first` is the number of the first entry, `newest` that of the file's newest. `begin` is the time of the file's
-    header; negative: not to be compared. `sorted_keys` and `key_order` find a key of a record with more than FAR.
-    """
-    key, count, known = 0, 0, 0
-    for row in range(min(len(raw) // ENTRY_SIZE, len(found))):
-        at, number, verdict, record = row * ENTRY_SIZE, first + row, 0, -1
-        place, key_hash = int64_at(raw, at + _PLACE), int32_at(raw, at + _HASH)
-        if place < low or place > last or (place == 0 and not is_written(raw, at)):
-            continue
-        this = _key_at(key, _NEAR, place, key_hash, places, key_record, key_hashes)
-        if this < 0:
-            record = start_at(places, place)
-            this = _key_at(split_of(key_record, record - 1) + 1, FAR, place, key_hash, places, key_record, key_hashes)
-            if this < 0 and record >= 0 and key_hash >= 0:
-                wanted = (record << KEY_BITS) | key_hash
-                of_key = split_of(sorted_keys, wanted - 1) + 1
-                if of_key < len(key_order) and sorted_keys[of_key] == wanted:
-                    this = key_order[of_key]
-        if 0 <= this < len(has_entry) and key_record[this] < len(times):
-            key, record = this + 1, key_record[this]
-            has_entry[this] = 1
-            known += 1
-            seconds = int32_at(raw, at + _SECONDS)
-            # The first entry of a file counts its seconds from the end of the file before it, if it was created when
-            # that one was full: any number will do.
-            if begin >= 0 and seconds != java_seconds(begin, times[record]) and (number > 1 or seconds < 0):
-                verdict = WRONG_TIME
-            if begin >= 0 and (number == 1 or newest - 1 <= number <= newest):
-                verdict |= AT_EDGE
-        else:
-            verdict = WRONG_KEY if record >= 0 else DANGLING
-        if verdict:
-            found[count, ROW], found[count, RECORD], found[count, VERDICT] = row, record, verdict
-            count += 1
-    counts[0], counts[1] = count, known
-
-
 ENTRIES = Kind(
     "entry",
     "the index entry",
@@ -162,7 +58,7 @@ ENTRIES = Kind(
         WRONG_KEY: Verdict(
             "IX-KEY", "entry {row[number]}: its hash matches no key of the record it points at", None, "{row[hash]}"
         ),
-        WRONG_TIME: Verdict(
+        WRONG_ENTRY_TIME: Verdict(
             "IX-TIME",
             "entry {row[number]}: its time does not match its record's store timestamp",
             "{row[seconds]} s",
@@ -288,7 +184,7 @@ def _take_times(records: Dispatched, plan: CrossPlan, entries: Pointers, result:
     for at in entries.which(AT_EDGE).tolist():
         stamp = Stamp(int(entries.values["physical_offset"][at]), int(records.store_timestamp[entries.record[at]]))
         result.edge_times[int(entries.file[at]), int(entries.row[at])] = stamp
-    which = entries.which(WRONG_TIME)
+    which = entries.which(WRONG_ENTRY_TIME)
     record = entries.record[which]
     # Of many it is the file's begin that is wrong.
     if 0 < len(np.unique(record)) <= max(1, len(records) // 2):

@@ -35,18 +35,36 @@ from msgspec import field
 from numpy.typing import NDArray
 
 from rmqinspect.codec.arrays import Ints, Units, groups, used_units
-from rmqinspect.codec.kernels import Bytes, BytesOut, Int32sOut, TableOut, int32_at, kernel
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import Geometry, IndexFile, configured_geometry, read_entries, slot_windows
-from rmqinspect.schemas.index import IndexEntry, IndexHeader, IndexSlot
+from rmqinspect.loops.pointer_rows import (
+    BROKEN_COLUMNS,
+    BROKEN_ROW,
+    ENTRY_SIZE,
+    FOUND,
+    HASH,
+    HEAD,
+    HEAD_LOST,
+    HEAD_OUTSIDE,
+    KIND,
+    LINK,
+    LOOP,
+    MOVED,
+    MOVED_JOINED,
+    MOVED_LEFT,
+    OUTSIDE,
+    UNWRITTEN,
+    WANTED,
+)
+from rmqinspect.loops.pointers import explain_links, follow_chains
+from rmqinspect.schemas.index import IndexHeader, IndexSlot
 from rmqinspect.schemas.places import place_of
 from rmqinspect.store.reader import FileReader, open_file
 from rmqinspect.system.workers import keep_freed_memory
 from rmqinspect.times import time_words
 from rmqinspect.verify.findings import Finding, Found, capped_findings, unread_finding
 from rmqinspect.verify.index_header import (
-    ENTRY_SIZE,
     WINDOW_ROWS,
     Content,
     IndexFiles,
@@ -54,7 +72,6 @@ from rmqinspect.verify.index_header import (
     find_content,
     header_finding,
     header_findings,
-    is_written,
     order_findings,
 )
 from rmqinspect.verify.plan import NO_RUNS, cut_runs, joined_runs
@@ -63,8 +80,6 @@ from rmqinspect.verify.plan import NO_RUNS, cut_runs, joined_runs
 SLOTS_AT_ONCE = 1 << 23
 _MOST_LOOKED_UP = 10_000  # entries read one by one; of more wrong links each that names a marked entry follows from it
 
-# What is wrong with an entry or a slot. From LINK on, it leads to another entry in use than it should.
-UNWRITTEN, HASH, OUTSIDE, LOOP, HEAD_OUTSIDE, LINK, HEAD_LOST, HEAD = range(1, 9)
 WORDS = {
     UNWRITTEN: "it is in use but holds only zeros",
     HASH: "its hash is negative, so it belongs to no slot",
@@ -79,69 +94,6 @@ WORDS = {
 # Expected of an entry that belongs to no slot.
 OF_NO_SLOT = {UNWRITTEN: "an entry", HASH: "0 or more"}
 
-# Columns of a table of what is broken: row of the entry or slot in its window, and what it leads to.
-ROW, KIND, _FOUND, _EXPECTED, _MOVED, _COLUMNS = range(6)
-
-# Marks of an entry that may explain wrong links.
-_LOST = 1  # of no slot: what leads to it is wrong anyway
-_NAMED = 2  # it has a wrong link itself, or a reported one names it
-
-# A wrong link would be right had an entry another slot: the one that was found stayed, the one expected not come.
-_LEFT, _JOINED = 1, 2
-
-_HASH, _PREVIOUS = place_of(IndexEntry, "key_hash"), place_of(IndexEntry, "previous")
-
-
-@kernel
-def _follow(
-    raw: Bytes, first: int, slots: int, low: int, newest: int, heads: Int32sOut, marks: BytesOut, broken: TableOut
-) -> int:
-    """Follow the chains through entries, the first of which has the number `first`; return the broken ones' number.
-
-    `low`: of the slot of heads[0]. Numbers of entries and slots are below 2^31.
-    """
-    count, rows = 0, min(len(raw) // ENTRY_SIZE, len(marks) - first, len(broken))
-    for row in range(rows):
-        at, number, kind, expected = row * ENTRY_SIZE, first + row, 0, 0
-        key_hash, previous = int32_at(raw, at + _HASH), int32_at(raw, at + _PREVIOUS)
-        if key_hash < 0:
-            kind = HASH
-        elif key_hash | previous == 0 and not is_written(raw, at):
-            kind = UNWRITTEN
-        else:
-            slot = key_hash % slots - low
-            if slot < 0 or slot >= len(heads):
-                continue
-            expected = heads[slot]
-            heads[slot] = number
-            if previous == expected:
-                continue
-            kind = OUTSIDE if previous < 0 or previous > newest else LOOP if previous >= number else LINK
-        marks[number] = marks[number] | (_NAMED if kind > HASH else _LOST)
-        if kind > HASH or low == 0:  # entries of no slot are reported once, in the first pass
-            broken[count, 0], broken[count, 1] = row, kind
-            broken[count, 2], broken[count, 3] = previous, expected
-            count += 1
-    return count
-
-
-@kernel
-def _explain(marks: BytesOut, broken: TableOut) -> None:
-    """Take the kind from links that follow from a marked entry, and mark what the others name."""
-    for row in range(len(broken)):
-        found, expected, moved = broken[row, 2], broken[row, 3], broken[row, 4]
-        if broken[row, 1] < LINK or not (0 <= found < len(marks) and 0 <= expected < len(marks)):
-            continue
-        lost = (marks[found] | marks[expected]) & _LOST
-        left, joined = marks[found] & _NAMED and moved & _LEFT, marks[expected] & _NAMED and moved & _JOINED
-        if lost or left or joined:
-            broken[row, 1] = 0
-            continue
-        if found:
-            marks[found] = marks[found] | _NAMED
-        if expected:
-            marks[expected] = marks[expected] | _NAMED
-
 
 class Marked:
     """The entries of a file that may explain wrong links, and where those look."""
@@ -155,10 +107,10 @@ class Marked:
     def unexplained(self, broken: Ints) -> Ints:
         """Return the rows that follow from no marked entry, and mark what they name."""
         links = np.flatnonzero(broken[:, KIND] >= LINK)
-        broken[links, _MOVED] = _LEFT | _JOINED
+        broken[links, MOVED] = MOVED_LEFT | MOVED_JOINED
         if len(links) <= _MOST_LOOKED_UP:
-            broken[links, _MOVED] = [self._if_moved(*pair) for pair in broken[links, _FOUND : _EXPECTED + 1].tolist()]
-        _explain(self.marks, broken)
+            broken[links, MOVED] = [self._if_moved(*pair) for pair in broken[links, FOUND : WANTED + 1].tolist()]
+        explain_links(self.marks, broken)
         return broken[broken[:, KIND] > 0]
 
     def _if_moved(self, found: int, expected: int) -> int:
@@ -169,7 +121,7 @@ class Marked:
         """
         left = found > 0 and self.previous_of(found) == expected
         leads_to = self.wanted[expected] if expected in self.wanted else self.previous_of(expected) if expected else -1
-        return left * _LEFT | (leads_to == found) * _JOINED
+        return left * MOVED_LEFT | (leads_to == found) * MOVED_JOINED
 
 
 class Chains:
@@ -181,18 +133,20 @@ class Chains:
         self.content, self.marked = content, marked
         # The newest entry of each slot so far.
         self.heads: NDArray[np.int32] = np.zeros(min(SLOTS_AT_ONCE, geometry.slots - low), np.int32)
-        self._broken = np.zeros((0, _COLUMNS), np.int64)
+        self._broken = np.zeros((0, BROKEN_COLUMNS), np.int64)
 
     def take(self, first: int, entries: Units) -> Ints:
         """Follow the chains through entries, from number `first` on; return a table of the broken ones."""
         if len(self._broken) < len(entries):
-            self._broken = np.zeros((len(entries), _COLUMNS), np.int64)
+            self._broken = np.zeros((len(entries), BROKEN_COLUMNS), np.int64)
         raw, marked = entries.view(np.uint8), self.marked
-        count = _follow(raw, first, self.slots, self.low, self.content.newest, self.heads, marked.marks, self._broken)
+        count = follow_chains(
+            raw, first, self.slots, self.low, self.content.newest, self.heads, marked.marks, self._broken
+        )
         broken = self._broken[:count]
         if count and len(marked.wanted) < _MOST_LOOKED_UP:
             wrong = broken[broken[:, KIND] > HASH]
-            marked.wanted.update(zip((first + wrong[:, ROW]).tolist(), wrong[:, _EXPECTED].tolist(), strict=True))
+            marked.wanted.update(zip((first + wrong[:, BROKEN_ROW]).tolist(), wrong[:, WANTED].tolist(), strict=True))
         return marked.unexplained(broken) if count else broken
 
     def compare(self, first: int, heads: NDArray[np.int32]) -> tuple[Ints, int]:
@@ -376,7 +330,7 @@ class _Survey:
             self._report("IX-DANGLING", "entry", entry, words, count, f"{begin} or more", str(place), place)
 
     def _report_links(self, first: int, entries: Units, broken: Ints) -> None:
-        for at, count in self._rows("IX-CHAIN", broken[:, ROW], broken[:, KIND]):
+        for at, count in self._rows("IX-CHAIN", broken[:, BROKEN_ROW], broken[:, KIND]):
             row, kind, found, expected = broken[at, :4].tolist()
             entry = entries[row]
             place = int(entry["physical_offset"]) if any(entry.item()) else None
@@ -384,7 +338,7 @@ class _Survey:
             self._report("IX-CHAIN", "entry", first + row, WORDS[kind], count, wanted, str(was), place)
 
     def _report_slots(self, first: int, broken: Ints) -> None:
-        for at, count in self._rows("IX-CHAIN", broken[:, ROW], broken[:, KIND]):
+        for at, count in self._rows("IX-CHAIN", broken[:, BROKEN_ROW], broken[:, KIND]):
             row, kind, found, expected = broken[at, :4].tolist()
             self._report("IX-CHAIN", "slot", first + row, WORDS[kind], count, str(expected), str(found))
 

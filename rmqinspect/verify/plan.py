@@ -24,10 +24,10 @@ import numpy as np
 from msgspec import Struct, field
 
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import Int32s, TableOut, inlined, kernel
 from rmqinspect.commitlog.gaps import Split
 from rmqinspect.forecast.settled import plain_queues
 from rmqinspect.index.geometry import IndexFile
+from rmqinspect.loops.pointers import cut_at_borders
 from rmqinspect.schemas.consumequeue import QueueUnit
 from rmqinspect.store.model import QueueFile, StoreFile
 from rmqinspect.topics import SCHEDULE_TOPIC
@@ -35,8 +35,6 @@ from rmqinspect.topics import SCHEDULE_TOPIC
 # Ascending offsets give one run per split. Where damage gives more than this, one run spans all rows of a split.
 _RUNS = 64
 _ROWS_PER_RUN = 16
-
-_FIRST_OFFSET, _LAST_OFFSET = -(2**63), 2**63 - 1  # that a Java long holds
 
 
 def cut_runs(file: int, first: int, offsets: Ints, borders: Ints) -> Ints:
@@ -47,27 +45,10 @@ def cut_runs(file: int, first: int, offsets: Ints, borders: Ints) -> Ints:
     disorder: the reader of a run filters by offset.
     """
     runs = np.empty((most_runs(len(offsets)), 3), np.int64)
-    count = _cut(offsets, borders, runs)
+    count = cut_at_borders(offsets, borders, runs)
     runs = runs[:count] if count <= len(runs) else runs_by_split(np.arange(len(offsets)), offsets, borders)
     split, begin, last = runs.T
     return np.column_stack((split, np.full_like(split, file), first + begin, last - begin + 1))
-
-
-@kernel
-def _cut(offsets: Ints, borders: Ints, runs: TableOut) -> int:
-    """Fill `runs` with (split, first row, last row); return how many there are, also those without room."""
-    count, low, high = 0, 0, -1  # offsets [low, high] are of the last run's split; at first there is none
-    for row in range(len(offsets)):
-        if not low <= offsets[row] <= high:
-            split = split_of(borders, offsets[row])
-            low = borders[split] if split >= 0 else _FIRST_OFFSET
-            high = borders[split + 1] - 1 if split + 1 < len(borders) else _LAST_OFFSET
-            if count < len(runs):
-                runs[count, 0], runs[count, 1] = split, row
-            count += 1
-        if 0 < count <= len(runs):
-            runs[count - 1, 2] = row
-    return count
 
 
 def most_runs(rows: int) -> int:
@@ -97,26 +78,6 @@ def joined_runs(parts: Iterable[Ints]) -> Ints:
     joined = rows[firsts]
     joined[:, 3] = np.add.reduceat(rows[:, 3], firsts)
     return joined
-
-
-@inlined
-def split_of(borders: Ints | Int32s, place: int) -> int:
-    """Return the number of the last border at or before a physical offset, -1 without one."""
-    low, high = 0, len(borders)
-    while low < high:
-        middle = (low + high) // 2
-        if borders[middle] <= place:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
-
-
-@inlined
-def start_at(starts: Ints, place: int) -> int:
-    """Return the number of the record that starts at a physical offset, -1 without one; `starts` ascend."""
-    at = split_of(starts, place)
-    return at if at >= 0 and starts[at] == place else -1
 
 
 QueueName = tuple[str, int]  # topic, queue id

@@ -30,10 +30,12 @@ from rmqinspect.codec.arrays import Bools, Ints, groups
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.units import LAYOUTS, read_ext_tags
 from rmqinspect.errors import Unreadable
+from rmqinspect.loops import pointer_rows as bits
+from rmqinspect.loops.pointer_rows import OWN_UNIT, WRONG_UNIT
+from rmqinspect.loops.pointers import judge_all_tags, step_units
 from rmqinspect.tables.capped_list import CappedList
 from rmqinspect.text import text_of
 from rmqinspect.topics import LMQ_PREFIX
-from rmqinspect.verify import queue_step as step
 from rmqinspect.verify.findings import Finding, capped_findings, unread_finding
 from rmqinspect.verify.plan import CrossPlan, QueueName
 from rmqinspect.verify.pointers import (
@@ -47,7 +49,7 @@ from rmqinspect.verify.pointers import (
     Pointers,
     Verdict,
 )
-from rmqinspect.verify.queue_step import OWN_UNIT, VALUES, WRONG_UNIT, JoinedUnits, UnitBytes, read_unit_bytes
+from rmqinspect.verify.queue_step import VALUES, JoinedUnits, UnitBytes, read_unit_bytes
 from rmqinspect.verify.wrong_records import Misnamed
 
 _DEAD_LETTERS = b"%DLQ%"
@@ -173,7 +175,7 @@ class _MissingFinder:
             self.missing.add(run)
 
 
-_NO_EXT_UNIT = step.OF_FURTHER << 1  # the bit of an address that leads nowhere
+_NO_EXT_UNIT = bits.OF_FURTHER << 1  # the bit of an address that leads nowhere
 
 UNITS = Kind(
     "unit",
@@ -181,38 +183,38 @@ UNITS = Kind(
     "CQ-DANGLING",
     "CQ-BEYOND",
     {
-        step.WRONG_QUEUE: Verdict(
+        bits.WRONG_QUEUE: Verdict(
             "CQ-MISMATCH", "the unit points at a record of another queue", "{row[queue]}", "{record[queue]}"
         ),
-        step.WRONG_SIZE: Verdict(
+        bits.WRONG_SIZE: Verdict(
             "CQ-MISMATCH",
             "the unit's size differs from that of the record it points at",
             "{record[size]}",
             "{row[size]}",
         ),
-        step.NOT_ENTITLED: Verdict(
+        bits.NOT_ENTITLED: Verdict(
             "CQ-MISMATCH", "the unit points at a prepared or rolled-back message, which gets no unit"
         ),
-        step.WRONG_TIME: Verdict(
+        bits.WRONG_TIME: Verdict(
             "CQ-MISMATCH",
             "the batch unit's store timestamp differs from that of the record it points at",
             "{record[store_timestamp]}",
             "{row[timestamp]}",
         ),
         _NO_EXT_UNIT: Verdict("EX-ADDRESS", "the unit's ext address points to no ext unit", found="{row[tags]}"),
-        step.WRONG_DELAY: Verdict(
+        bits.WRONG_DELAY: Verdict(
             "CQ-TAG",
             "the delivery time is not the store timestamp plus whole seconds of delay",
             "{record[store_timestamp]} and seconds",
             "{row[tags]}",
         ),
-        step.WRONG_TAGS: Verdict(
+        bits.WRONG_TAGS: Verdict(
             "CQ-TAG",
             "the tags code is not the hash of the record's tags: consumers that filter by tag miss the message",
             "{record[tags_code]}",
             "{row[tags]}",
         ),
-        step.WRONG_COUNT: Verdict(
+        bits.WRONG_COUNT: Verdict(
             "BQ-COUNT",
             "the batch unit's message count differs from that of its record",
             "{record[messages]}",
@@ -288,7 +290,7 @@ def join_units(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
     result.shifts = _find_shifts(wrong, report, plan)
     result.joined = int(units.joined.sum())
     if result.joined:
-        last = np.flatnonzero(units.has_unit & (step.OWN_UNIT | step.FURTHER_UNIT))[-1]
+        last = np.flatnonzero(units.has_unit & (bits.OWN_UNIT | bits.FURTHER_UNIT))[-1]
         result.last_physical_offset = int(records.physical_offset[last])
         result.last_timestamp = int(records.store_timestamp[last])
     _, high = plan.range_of(number)
@@ -349,15 +351,15 @@ def step_through(plan: CrossPlan, number: int, records: Dispatched, parts: Seque
     for part in parts:
         file, first_row, rows = np.array(part.runs, np.int64).T
         behind, of_file = np.cumsum(rows), queues.of_file[file]
-        runs = np.zeros((len(file), step.RUN_COLUMNS), np.int64)
-        runs[:, step.NEXT], runs[:, step.BEHIND], runs[:, step.QUEUE] = behind - rows, behind, of_file
-        runs[:, step.SCHEDULED] = queues.scheduled[file]
-        runs[:, step.SHIFT] = queues.first_offset[file] + first_row - runs[:, step.NEXT]
-        runs[:-1, step.GOES_ON] = of_file[1:] == of_file[:-1]
+        runs = np.zeros((len(file), bits.RUN_COLUMNS), np.int64)
+        runs[:, bits.NEXT], runs[:, bits.BEHIND], runs[:, bits.QUEUE] = behind - rows, behind, of_file
+        runs[:, bits.SCHEDULED] = queues.scheduled[file]
+        runs[:, bits.SHIFT] = queues.first_offset[file] + first_row - runs[:, bits.NEXT]
+        runs[:-1, bits.GOES_ON] = of_file[1:] == of_file[:-1]
         first_run = np.full(len(queues.names) + 1, -1, np.int64)  # the last one for number -1
         first_run[of_file[::-1]] = np.arange(len(of_file))[::-1]
-        wrong = np.empty((len(part.raw) // part.layout.itemsize, step.UNIT_COLUMNS), np.int64)
-        count = step.step_units(
+        wrong = np.empty((len(part.raw) // part.layout.itemsize, bits.UNIT_COLUMNS), np.int64)
+        count = step_units(
             part.raw,
             part.layout.itemsize,
             low,
@@ -382,9 +384,9 @@ def step_through(plan: CrossPlan, number: int, records: Dispatched, parts: Seque
             has_unit,
             wrong,
         )
-        np.add.at(joined, file, runs[:, step.JOINED])
+        np.add.at(joined, file, runs[:, bits.JOINED])
         wrong = wrong[:count]
-        found.append(part.pointers(wrong[np.argsort(wrong[:, step.ROW])]))
+        found.append(part.pointers(wrong[np.argsort(wrong[:, bits.ROW])]))
     there = order[has_further != 0]
     further = set(zip(record[there].tolist(), queue[there].tolist(), strict=True))
     return JoinedUnits(plan, records, names, numbers, Pointers.joined(found, VALUES), has_unit, further, joined)
@@ -396,7 +398,7 @@ def _judge_ext_tags(units: JoinedUnits, unread: list[Finding]) -> None:
     Source: ConsumeQueue#isExtAddr, ConsumeQueueExt#get.
     """
     plan, wrong = units.plan, units.wrong
-    in_ext = wrong.which(step.IN_EXT)
+    in_ext = wrong.which(bits.IN_EXT)
     judged = np.zeros(len(wrong.row), np.bool_)
     for file_number in np.unique(wrong.file[in_ext]).tolist():
         file = plan.queue_files[file_number]
@@ -424,8 +426,8 @@ def _judge_tags(units: JoinedUnits, which: Ints) -> None:
     records, wrong = units.records, units.wrong
     record, verdict = wrong.record[which], wrong.verdict[which]
     scheduled = units.plan.queues.scheduled[wrong.file[which]] != 0
-    has_delay: Bools = scheduled & records.delayed[record] & (verdict & step.OF_FURTHER == 0)
-    step.judge_all_tags(
+    has_delay: Bools = scheduled & records.delayed[record] & (verdict & bits.OF_FURTHER == 0)
+    judge_all_tags(
         wrong.values["tags"][which],
         record,
         has_delay.view(np.uint8),
@@ -441,10 +443,10 @@ def _misnamed(units: JoinedUnits, limit: int) -> list[Misnamed]:
     """Return what may be a record that names another queue than it was put into, of the first wrong units."""
     records, wrong = units.records, units.wrong
     found: list[Misnamed] = []
-    for at in wrong.which(step.WRONG_RECORD)[:limit].tolist():
+    for at in wrong.which(bits.WRONG_RECORD)[:limit].tolist():
         record, offset = int(wrong.record[at]), int(wrong.values["offset"][at])
         if (
-            wrong.verdict[at] == step.WRONG_QUEUE
+            wrong.verdict[at] == bits.WRONG_QUEUE
             and wrong.values["size"][at] == records.size[record]
             and records.queue_offset[record] == offset
             and records.entitled[record]
@@ -457,7 +459,7 @@ def _misnamed(units: JoinedUnits, limit: int) -> list[Misnamed]:
 
 def _find_shifts(wrong: Pointers, report: PointerReport, plan: CrossPlan) -> list[Shift]:
     """Return runs of units whose number is not the queue offset of their record."""
-    at = wrong.which(step.SHIFTED)
+    at = wrong.which(bits.SHIFTED)
     at = at[np.lexsort((wrong.row[at], wrong.file[at]))]
     by = wrong.values["offset"][at] - wrong.values["expected"][at]
     file, row, place = wrong.file[at], wrong.row[at], wrong.values["physical_offset"][at]

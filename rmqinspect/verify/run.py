@@ -21,27 +21,24 @@ Ctrl-C may end a run at any moment. It always has a result to print, replaced by
 Ctrl-C in between ends with the newest one, marked with the physical offset up to which the log was judged.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from functools import cached_property, partial
 
 from msgspec.structs import replace
 
 from rmqinspect.broker.dispatch import MARKED_IDS, Dispatcher, holding
 from rmqinspect.broker.version_estimate import RELEASES, VersionEstimate, estimate_version
-from rmqinspect.codec import kernels
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import Split, plan_splits
 from rmqinspect.commitlog.scan import redo_where_borders_differ
 from rmqinspect.consumequeue.bounds import last_places
 from rmqinspect.damage.patterns import explain_difference
-from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.fed_scan import FedPart
 from rmqinspect.forecast.feed import NO_FEED, Feed
 from rmqinspect.forecast.record_fold import RecordFold
 from rmqinspect.forecast.versions import Forecaster, ForecastRequest
 from rmqinspect.store.model import Store
-from rmqinspect.store.reader import allocated_size
 from rmqinspect.system.workers import run_ordered
 from rmqinspect.text import count
 from rmqinspect.verify.codes import CODES, FIELD_BITS, OF_RECORDS, levels_up_to
@@ -159,7 +156,6 @@ class VerifyRun:
         """Read what points into the log, each file by itself."""
         if self.options.level == "quick" or not _has_pointers(self.store):
             return
-        _expect_log(self.splits)
         log = map_log(self.splits)
         self.surveys = survey_pointers(
             self.store,
@@ -346,13 +342,6 @@ class VerifyRun:
 def splits_to_read(store: Store, level: str) -> list[Split]:
     """Return the parts of the log that a level reads."""
     return plan_splits(segments_for_quick(store) if level == "quick" else store.log_files, SPLIT_SIZE)
-
-
-def _expect_log(splits: Sequence[Split]) -> None:
-    """Say how much of the log will be read, before the first loop runs: the survey's small files do not show it."""
-    for split in splits[:1]:
-        with suppress(Unreadable):  # reported when it is read
-            kernels.expect(min(split.end - split.start, allocated_size(split.segment)))
 
 
 def _has_pointers(store: Store) -> bool:

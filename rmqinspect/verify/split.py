@@ -18,20 +18,8 @@ from msgspec import Struct, field
 
 from rmqinspect.broker.dispatch import Dispatched, Dispatcher
 from rmqinspect.codec.arrays import Bools, Ints
-from rmqinspect.codec.kernels import Table, kernel
 from rmqinspect.commitlog.bridges import records_in
 from rmqinspect.commitlog.byte_account import ByteAccount
-from rmqinspect.commitlog.columns import (
-    BORN_PORT,
-    PHYSICAL_OFFSET,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    START,
-    STORE_PORT,
-    STORE_TIMESTAMP,
-    SYS_FLAG,
-    WRONG_CRC,
-)
 from rmqinspect.commitlog.find_record import Unread
 from rmqinspect.commitlog.gaps import BRIDGED, Borders, Gap, Split
 from rmqinspect.commitlog.log_runs import FoldedRanges
@@ -42,6 +30,15 @@ from rmqinspect.damage.misplaced import explain_body_crc, explain_record_crc
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.fed_scan import FedPart, doubts_of
 from rmqinspect.forecast.record_fold import RecordFold
+from rmqinspect.loops.record_rows import (
+    FIELD_RULE,
+    LAST_PLACE,
+    LAST_PORT,
+    OFFSET_RULE,
+    TIME_RULE,
+    WRONG_CRC,
+)
+from rmqinspect.loops.records import broken_rules
 from rmqinspect.schemas import message
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.model import Segment
@@ -152,32 +149,6 @@ def settle(folds: Iterable[LogFold], joined: Iterable[Joined]) -> None:
             one.comparison = None
 
 
-LAST_PORT = 0xFFFF
-LAST_PLACE = (2**63 - 1 - 2**31) // 20  # of a queue: its unit, and the file after it, have places that are Java longs
-_COMPRESSION_MASK, _COMPRESSION_SHIFT = message.COMPRESSION_MASK, message.COMPRESSION_SHIFT
-_LAST_COMPRESSION = len(message.COMPRESSIONS) - 1
-_OFFSET, _FIELD, _TIME = 1, 2, 4  # rules that `_broken_rules` looks at
-
-
-@kernel
-def _broken_rules(rows: Table, base: int, before: int) -> int:
-    """Return which rules some record breaks, nearly always none; `before`: store timestamp of the record before."""
-    broken = 0
-    for row in range(len(rows)):
-        if rows[row, PHYSICAL_OFFSET] != base + rows[row, START]:
-            broken |= _OFFSET
-        ports = rows[row, BORN_PORT] | rows[row, STORE_PORT]
-        kind = (rows[row, SYS_FLAG] & _COMPRESSION_MASK) >> _COMPRESSION_SHIFT
-        places = 0 <= rows[row, QUEUE_OFFSET] <= LAST_PLACE and rows[row, QUEUE_ID] >= 0
-        if not places or not 0 <= ports <= LAST_PORT or kind > _LAST_COMPRESSION:
-            broken |= _FIELD
-        time = rows[row, STORE_TIMESTAMP]
-        if time < before:
-            broken |= _TIME
-        before = time
-    return broken
-
-
 class _SplitCheck:
     def __init__(self, split: Split, limits: CheckLimits, plan: CrossPlan | None) -> None:
         self.split = split
@@ -230,14 +201,14 @@ class _SplitCheck:
             fold.take(run)
         numbers = self.queues.number(records)
         first_time = int(records.field("store_timestamp")[0]) if self.last_time is None else self.last_time
-        broken = _broken_rules(records.rows, records.base, first_time)
+        broken = broken_rules(records.rows, records.base, first_time)
         self._checksums(records)
-        if broken & _OFFSET:
+        if broken & OFFSET_RULE:
             self._offsets(records)
-        if broken & _FIELD:
+        if broken & FIELD_RULE:
             self._fields(records)
         self._texts(records, numbers)
-        self._times(records, ascend=not broken & _TIME)
+        self._times(records, ascend=not broken & TIME_RULE)
         if run.stale:
             start, end = records.base + int(records.starts[0]), records.base + int(records.ends[-1])
             start -= self.split.segment.lead
@@ -246,7 +217,7 @@ class _SplitCheck:
             return
         if self.dispatcher is not None:
             sound = records.body_crc_ok
-            if broken & _OFFSET:
+            if broken & OFFSET_RULE:
                 sound = sound & (records.physical_offset == records.base + records.starts)
             self.dispatcher.take(records, numbers, self.queues.queues, sound)
             if self.is_scanned:

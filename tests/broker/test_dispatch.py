@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.broker import dispatch
-from rmqinspect.broker.dispatch import DIFFERENCES, KEY, TAG, UNIQUE, Dispatched, Dispatcher
+from rmqinspect.broker.dispatch import DIFFERENCES, Dispatched, Dispatcher
 from rmqinspect.codec.java import index_hash, index_key, java_string_hash
-from rmqinspect.codec.kernels import compile_mode
-from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops.record_rows import KEY, SLACK, TAG, UNIQUE
 from tests.support.building import lay
+from tests.support.loop_ways import loop_way
 
 BASE = 1 << 40
 TRANSACTIONS = st.sampled_from([0, 0x4, 0x8, 0xC])
@@ -61,11 +61,11 @@ def keys_of(piece: dict[str, Any]) -> list[tuple[int, int]]:
     return [(index_hash(index_key(topic, text)), kind) for text, kind in texts]
 
 
-@pytest.mark.parametrize("mode", ["never", "always"])
+@pytest.mark.parametrize("mode", ["uncompiled", "compiled"])
 @settings(deadline=None, max_examples=50)  # the first example compiles
 @given(runs=st.lists(st.lists(PIECES, max_size=5), max_size=3), room=st.integers(1, 3))
 def test_columns_say_of_each_record_what_the_rules_say(mode: str, runs: list[list[dict[str, Any]]], room: int) -> None:
-    with compile_mode(mode), pytest.MonkeyPatch.context() as patch:
+    with loop_way(mode), pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "_FEW", room)
         found, places = dispatched(runs, keys=True, real_topics=True)
     pieces = [piece for run in runs for piece in run]
@@ -85,10 +85,10 @@ def test_columns_say_of_each_record_what_the_rules_say(mode: str, runs: list[lis
     assert list(zip(found.key_record, found.key_hash, found.key_kind, strict=True)) == keys
 
 
-@pytest.mark.parametrize("mode", ["never", "always"])
+@pytest.mark.parametrize("mode", ["uncompiled", "compiled"])
 def test_what_is_not_asked_for_is_not_there(mode: str) -> None:
     properties = {"KEYS": "a b", "TAGS": "t", "REAL_TOPIC": "r", "INNER_NUM": "3"}
-    with compile_mode(mode):
+    with loop_way(mode):
         bare, _ = dispatched([[{"properties": properties}]], keys=False, rules=())
         old, _ = dispatched([[{"properties": properties}]], keys=True, rules=set(DIFFERENCES) - {"tag_keys"})
     assert (bare.real_topic.tolist(), bare.messages.tolist(), len(bare.key_hash)) == ([0], [1], 0)

@@ -12,7 +12,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.codec.byte_ranges import (
-    NOT_A_NUMBER,
     Key,
     Numbering,
     are_utf8,
@@ -27,10 +26,11 @@ from rmqinspect.codec.byte_ranges import (
     take_ranges,
     take_values,
 )
-from rmqinspect.codec.kernels import BLOCK, compile_mode
+from rmqinspect.loops.text_rows import BLOCK, NOT_A_NUMBER
+from tests.support.loop_ways import loop_way
 
 PLACES = st.integers(-5, 300)
-BOTH = pytest.mark.parametrize("mode", ["always", "never"])
+BOTH = pytest.mark.parametrize("mode", ["compiled", "uncompiled"])
 
 
 @BOTH
@@ -38,7 +38,7 @@ BOTH = pytest.mark.parametrize("mode", ["always", "never"])
 @given(raw=st.binary(max_size=260), places=st.lists(st.tuples(PLACES, PLACES), max_size=12))
 def test_ranges_are_slices_as_far_as_they_are_inside(mode: str, raw: bytes, places: list[tuple[int, int]]) -> None:
     starts, ends = (np.array([place[side] for place in places], np.int64) for side in (0, 1))
-    with compile_mode(mode):
+    with loop_way(mode):
         column = take_ranges(np.frombuffer(raw, np.uint8), starts, ends)
     column.validate(full=True)
     assert column.to_pylist() == [raw[max(start, 0) : max(end, 0)] for start, end in places]
@@ -49,7 +49,7 @@ def test_ranges_are_slices_as_far_as_they_are_inside(mode: str, raw: bytes, plac
 @given(texts=st.lists(st.text(max_size=40), max_size=8), which=st.lists(st.integers(-1, 9), max_size=20))
 def test_values_are_those_with_the_indices(mode: str, texts: list[str], which: list[int]) -> None:
     indices = [index for index in which if index < len(texts)]
-    with compile_mode(mode):
+    with loop_way(mode):
         column = take_values(pa.array(texts, pa.string()), np.array(indices, np.int32))
     column.validate(full=True)
     assert column.to_pylist() == [None if index < 0 else texts[index] for index in indices]
@@ -86,7 +86,7 @@ def bytes_of(letters: bytes, most: int) -> st.SearchStrategy[bytes]:
     return st.lists(st.sampled_from(letters), max_size=most).map(bytes)
 
 
-@pytest.mark.parametrize("mode", ["always", "never"])
+@pytest.mark.parametrize("mode", ["compiled", "uncompiled"])
 @settings(deadline=None)  # the first example compiles
 @given(raw=bytes_of(b"ab\0\xff", 200), texts=st.lists(bytes_of(b"ab\0\xff", 70), max_size=3), places=_PLACES)
 @example(raw=bytes(BLOCK) + b"ab", texts=[b"\0ab"], places=[(0, BLOCK + 2), (0, BLOCK + 1), (BLOCK, BLOCK + 2)])
@@ -96,7 +96,7 @@ def test_a_range_contains_what_it_contains(
     mode: str, raw: bytes, texts: list[bytes], places: list[tuple[int, int]]
 ) -> None:
     starts, ends = (np.array(column, np.int64) for column in (zip(*places, strict=True) if places else ((), ())))
-    with compile_mode(mode):
+    with loop_way(mode):
         found = containing(np.frombuffer(raw, np.uint8), starts, ends, texts)
     inside = [raw[max(start, 0) : max(end, start, 0)] for start, end in places]
     assert found.tolist() == [any(text in part for text in texts) for part in inside]
@@ -108,14 +108,14 @@ def plain(text: bytes) -> list[int]:
     return [int(part) if part.isdigit() and int(part) <= 2**63 - 9 else NOT_A_NUMBER for part in parts]
 
 
-@pytest.mark.parametrize("mode", ["always", "never"])
+@pytest.mark.parametrize("mode", ["compiled", "uncompiled"])
 @settings(deadline=None)  # the first example compiles
 @given(texts=st.lists(st.lists(st.sampled_from(b"0179,,-x\xff"), max_size=24).map(bytes), max_size=5))
 @example(texts=[b"1,0,", b"", b",", b"9223372036854775799", b"9223372036854775800,92233720368547758070", b"00012"])
 def test_numbers_are_those_of_each_range(mode: str, texts: list[bytes]) -> None:
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     starts = ends - np.array([len(text) for text in texts], np.int64)
-    with compile_mode(mode):
+    with loop_way(mode):
         ranges, numbers = read_numbers(np.frombuffer(b"".join(texts), np.uint8), starts, ends)
     expected = [(row, number) for row, text in enumerate(texts) for number in plain(text)]
     assert list(zip(ranges.tolist(), numbers.tolist(), strict=True)) == expected
@@ -155,10 +155,10 @@ def test_keys_are_numbered_as_they_appear(lists: list[list[Key]]) -> None:
     assert len(numbering) == before
 
 
-@pytest.mark.parametrize("mode", ["always", "never"])
+@pytest.mark.parametrize("mode", ["compiled", "uncompiled"])
 def test_many_keys(mode: str) -> None:
     keys = [(f"topic-{number % 997}".encode(), number % 7) for number in range(8_000)]
-    with compile_mode(mode):
+    with loop_way(mode):
         numbering = Numbering()
         numbered(numbering, keys[:5_000])
         assert numbered(numbering, keys) == [number % 6_979 for number in range(8_000)]

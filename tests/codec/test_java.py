@@ -2,12 +2,13 @@
 
 import re
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmqinspect.codec.java import index_hash, java_number, java_string_hash, wrapped_int, wrapped_long
-from rmqinspect.codec.java_hash import as_int, hash_of, index_hash_of, java_hash
+from rmqinspect.loops.text import as_int, index_hash_of, java_hash
 
 # Python replaces each of the three bytes of a surrogate, Java all together; a surrogate may also be cut.
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -26,7 +27,8 @@ PIECES = st.sampled_from([b"a", b"\x80", b"\xc3", b"\xe0", b"\xa0", b"\xed", b"\
 @example("标签😀é".encode(), "")
 def test_hashes_are_those_of_the_decoded_text(text: bytes, before: str) -> None:
     raw = b"\xe4" + text + b"\x80"
-    hashed = java_hash(raw, 1, len(raw) - 1, hash_of(before.encode()))  # type: ignore[arg-type]
+    first = np.frombuffer(before.encode(), np.uint8)
+    hashed = java_hash(np.frombuffer(raw, np.uint8), 1, len(raw) - 1, java_hash(first, 0, len(first), 0))
     assert as_int(hashed) == java_string_hash(before + decoded(text))
     assert index_hash_of(hashed) == index_hash(before + decoded(text))
 
@@ -49,7 +51,7 @@ def test_hashes_are_those_of_the_decoded_text(text: bytes, before: str) -> None:
 )
 def test_the_hash_is_java_s(text: bytes, hashed: int) -> None:
     """The numbers are what a JVM answers."""
-    assert as_int(hash_of(text)) == hashed
+    assert as_int(java_hash(np.frombuffer(text, np.uint8), 0, len(text), 0)) == hashed
 
 
 def test_the_smallest_hash_is_stored_as_0() -> None:

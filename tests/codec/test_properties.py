@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec.kernels import compile_mode
-from rmqinspect.codec.properties import WELL_KNOWN, Items, split_properties
+from rmqinspect.codec.properties import Items, split_properties
+from rmqinspect.schemas.message import WELL_KNOWN
 from tests.support.building import properties_text
+from tests.support.loop_ways import loop_way
 
 Pairs = list[tuple[bytes, bytes]]
 
@@ -79,7 +80,7 @@ TEXTS = st.lists(
 )
 
 
-@pytest.mark.parametrize("mode", ["never", "always"])
+@pytest.mark.parametrize("mode", ["uncompiled", "compiled"])
 @settings(deadline=None)  # the first example compiles
 @given(texts=TEXTS)
 @example(texts=[])
@@ -90,7 +91,7 @@ TEXTS = st.lists(
 @example(texts=[b"a", b"\x01b\x02"])
 @example(texts=[b"a\x01b\x02a\x01c", b"a\x01b", b"TAGS\x01b\x02a\x01\x02TAGS\x01d"])
 def test_many_texts_are_split_as_each_alone(mode: str, texts: list[bytes]) -> None:
-    with compile_mode(mode):
+    with loop_way(mode):
         check(texts)
 
 
@@ -129,13 +130,13 @@ def test_an_item_is_a_property_or_malformed(text: bytes, pairs: Pairs, malformed
     check([b"x\x01y\x02", text, b"x\x01y"])
 
 
-@pytest.mark.parametrize("mode", ["never", "always"])
+@pytest.mark.parametrize("mode", ["uncompiled", "compiled"])
 @pytest.mark.parametrize(
     ("start", "end", "inside"),
     [(-3, 5, b"a\x01b\x02c"), (4, 99, b"c\x01d"), (5, 2, b""), (99, 120, b""), (-9, -5, b"")],
 )
 def test_a_text_ends_where_the_bytes_do(mode: str, start: int, end: int, inside: bytes) -> None:
-    with compile_mode(mode):
+    with loop_way(mode):
         found, items = split(b"a\x01b\x02c\x01d", [start, 0], [end, 3])
     assert (found[0], items.malformed.tolist()) == (by_the_broker(inside)[0], [by_the_broker(inside)[1], False])
     assert found[1] == [(b"a", b"b")]

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec.kernels import compile_mode
-from rmqinspect.commitlog.columns import COLUMNS, SLACK, follow
 from rmqinspect.commitlog.queue_offsets import QueueOffsets
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops.record_rows import COLUMNS, SLACK
+from rmqinspect.loops.records import follow
 from rmqinspect.schemas.dledger import EntryHead
 from rmqinspect.schemas.message import SysFlag
 from tests.support.building import PRODUCER_V6, lay, record, various
+from tests.support.loop_ways import loop_way
 
 PLACE = 0x40001000
 PLAIN = lay([*various(5), {"crc": True}, {"born_host": PRODUCER_V6}, {"topic": "t" * 300}], PLACE)
@@ -46,8 +47,8 @@ def test_damaged_windows_are_read_alike_both_ways(
         changed[place % len(changed)] = value
     places = [min(start, len(changed)) for start in starts]
     found = []
-    for mode in ("always", "never"):
-        with compile_mode(mode):
+    for mode in ("compiled", "uncompiled"):
+        with loop_way(mode):
             found += [window(bytes(changed), lead, begin, places) for begin in (0, at)]
     assert found[:2] == found[2:]
 
@@ -56,8 +57,8 @@ def test_damaged_windows_are_read_alike_both_ways(
 @given(raw=st.binary(max_size=600), at=st.integers(0, 600))
 def test_random_bytes_are_read_alike_both_ways(raw: bytes, at: int) -> None:
     found = []
-    for mode in ("always", "never"):
-        with compile_mode(mode):
+    for mode in ("compiled", "uncompiled"):
+        with loop_way(mode):
             found.append(window(raw, 0, min(at, len(raw)), [min(at, len(raw))]))
     assert found[0] == found[1]
 
@@ -94,7 +95,7 @@ def jumps_of(sent: Sequence[Sent]) -> tuple[list[tuple[str, int, int, int]], lis
     return jumps, undone
 
 
-@pytest.mark.parametrize("mode", ["always", "never"])
+@pytest.mark.parametrize("mode", ["compiled", "uncompiled"])
 @settings(max_examples=100, deadline=None)
 @given(sent=st.lists(SENT, max_size=12), border=st.integers(0, 12))
 def test_queues_are_followed_as_one_record_after_another(mode: str, sent: list[Sent], border: int) -> None:
@@ -102,7 +103,7 @@ def test_queues_are_followed_as_one_record_after_another(mode: str, sent: list[S
     jumps = []
     at = PLACE
     places = []
-    with compile_mode(mode):
+    with loop_way(mode):
         for part in (sent[:border], sent[border:]):  # two windows
             pieces = [
                 record(at, topic=topic, queue_id=queue_id, queue_offset=offset, sys_flag=flags)

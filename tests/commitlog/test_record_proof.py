@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqinspect.codec.record_proof import find_magics, read_head, trailer_size
-from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.find_record import find_in_place
 from rmqinspect.commitlog.records import Records
+from rmqinspect.loops.record_rows import SLACK
 from tests.support.building import PRODUCER_V6, lay, record, various
 
 PLACE = 0x40001000

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
 from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.queues import QueueEnds, Queues
 from rmqinspect.forecast.settings import Settings
+from rmqinspect.loops.record_rows import SLACK
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment
 from tests.forecast.slow_batch_queue import BATCH_UNIT, SlowBatchQueue, unit

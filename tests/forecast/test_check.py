@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from rmqinspect.broker.eras import rules_of_start
-from rmqinspect.commitlog.columns import SLACK
 from rmqinspect.commitlog.records import Records
 from rmqinspect.forecast.check import LARGEST_ARRAY, REASONS, Check, check_record, from_bytes
 from rmqinspect.forecast.segment_run import doubt_property_crc, doubts_that_count, judge
 from rmqinspect.forecast.settings import Settings
+from rmqinspect.loops.record_rows import SLACK
 from rmqinspect.schemas.message import MAGIC_BLANK, MAGIC_V1
 from tests.support.oracle import DATA
 

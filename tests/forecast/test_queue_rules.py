@@ -9,11 +9,11 @@ import pytest
 
 from rmqinspect.broker.eras import rules_of_start
 from rmqinspect.broker.start_rules import Rules
-from rmqinspect.commitlog import columns
 from rmqinspect.commitlog.records import Records
 from rmqinspect.forecast.batch import Batch
 from rmqinspect.forecast.queues import QueueEnds, Queues
 from rmqinspect.forecast.settings import Settings
+from rmqinspect.loops import record_rows as columns
 from rmqinspect.store.discover import open_store
 from rmqinspect.store.model import Segment
 from tests.forecast.slow_queue import UNIT, File, SlowQueue

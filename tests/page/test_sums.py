@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rmqinspect.codec.arrays import merge
-from rmqinspect.commitlog import columns
+from rmqinspect.loops import record_rows as columns
 from rmqinspect.page.documents import Document, documents_of
 from rmqinspect.page.sums import PageFold, flow_of, lost_ranges, times_at
 from rmqinspect.rocksdb.unpack import Unpacking, unpacked

@@ -32,7 +32,6 @@ from construct import ConstructError
 
 from rmqinspect.choices import LEVELS
 from rmqinspect.cli import ExitStatus, main
-from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.schemas import checkpoint, consumequeue, dledger, index, message, timer
 from rmqinspect.store.discover import open_store
@@ -41,8 +40,9 @@ from rmqinspect.tables import TABLES
 from tests.support import oracle
 from tests.support.building import fields_of
 from tests.support.documents import PAGE_RUN, RUN
+from tests.support.loop_ways import loop_way
 from tests.support.samples import NAMES, sample
-from tests.support.strict import strict_kernels
+from tests.support.strict import strict_loops
 
 LONGEST = 30  # seconds that a command may take
 FORMATS = ("table", "jsonl", "json", "csv", "parquet", "arrow")
@@ -303,13 +303,13 @@ def run_by_turns(number: int, words: list[str], out: Path) -> None:
         case 0:
             run(words, out)
         case 1:
-            with strict_kernels():
+            with strict_loops():
                 run(words, out)
         case 2:
-            with compile_mode("never"):
+            with loop_way("uncompiled"):
                 plain = run(words, out)
             empty(out.parent)
-            with compile_mode("always"):
+            with loop_way("compiled"):
                 assert run(words, out) == plain, "compiled, the output is another"
 
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.rescue import carve
 from rmqinspect.rescue.carved_rows import CARVED_TABLE, Images, open_images
 from rmqinspect.store.discover import open_store
@@ -22,6 +21,7 @@ from rmqinspect.tables.request import Request
 from tests.support import oracle
 from tests.support.broken_disk import broken_disk
 from tests.support.building import record
+from tests.support.loop_ways import loop_way
 from tests.support.samples import sample
 from tests.support.sampling import sampled
 
@@ -234,8 +234,8 @@ def large_log(*sizes: int) -> tuple[bytes, list[int]]:
 def test_records_over_the_borders_of_windows_and_larger_than_one_are_found(tmp_path: Path) -> None:
     sizes = [900_000] * 12 + [2_200_000, 100, 5_000_000, 100, 3_000_000, 7, 1_999_000, 12]
     raw, offsets = large_log(*sizes)
-    for mode in ("always", "never"):
-        with compile_mode(mode):
+    for mode in ("compiled", "uncompiled"):
+        with loop_way(mode):
             rows = rows_of(noise(12345) + raw + noise(99), folder=tmp_path)
             assert [row["physical_offset"] for row in rows] == offsets
             assert statuses(rows) == {"carved": len(sizes)}
@@ -405,7 +405,7 @@ def test_a_hostile_image_takes_time_that_is_linear(name: str, tmp_path: Path) ->
         assert count <= len(content) // 80
         return time.process_time() - began
 
-    with compile_mode("always"):
+    with loop_way("compiled"):
         cpu(image[: len(image) // 8])
         assert cpu(image) < 6, name
 
@@ -438,8 +438,8 @@ def rows_of_file(path: Path, raw: bytes) -> list[dict[str, Any]]:
 def test_one_search_finds_what_the_other_one_does(tmp_path: Path) -> None:
     raw = b"".join(segments_of(sample("flipped-bit-5.3.3")))
     (tmp_path / "disk").write_bytes(noise(1) + raw + b"\xda\xa3\x20\xa7" * 70000 + raw[:9000])
-    with compile_mode("always"):
+    with loop_way("compiled"):
         compiled = rows_of(tmp_path / "disk")
-    with compile_mode("never"):
+    with loop_way("uncompiled"):
         assert rows_of(tmp_path / "disk") == compiled
     assert len(raw) < carve.WINDOW

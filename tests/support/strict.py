@@ -1,17 +1,16 @@
-"""Kernels under suspicion: their source, run on arrays and integers that check each index and each sum.
+"""Loops under suspicion: their source, run on arrays and integers that check each index and each sum.
 
 Compiled code wraps around silently, at both ends of an array and at both ends of 64 bits. Here a negative index, a
 slice that is cut off, a sum of more than 64 bits or an array of another type than declared is an AssertionError.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
-from unittest.mock import patch
 
 import numpy as np
 
-from rmqinspect.codec.kernels import Kernel
+from tests.support.loop_ways import exchanged, loops
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -90,15 +89,22 @@ def strict(value: Any, hint: Any) -> Any:
     return StrictArray(value)
 
 
-def _call(kernel: Kernel[Any, Any], *arguments: Any) -> Any:
-    hints = get_type_hints(kernel.function, include_extras=True)
+def strictly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a loop, given as its source, that checks all that it does."""
+    hints = get_type_hints(function, include_extras=True)
     hints.pop("return")
-    result = kernel.function(*(strict(value, hint) for value, hint in zip(arguments, hints.values(), strict=True)))
-    return int(result) if type(result) is Int64 else result
+
+    def call(*arguments: Any) -> Any:
+        given = (strict(value, hint) for value, hint in zip(arguments, hints.values(), strict=True))
+        result = function(*given)
+        return int(result) if type(result) is Int64 else result
+
+    return call
 
 
 @contextmanager
-def strict_kernels() -> Iterator[None]:
-    """Run all kernels of this process under suspicion until the block ends."""
-    with patch.object(Kernel, "__call__", _call):
+def strict_loops() -> Iterator[None]:
+    """Run all loops of this process under suspicion until the block ends."""
+    known = loops()
+    with exchanged(lambda name, _: strictly(known[name])):
         yield

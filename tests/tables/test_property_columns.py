@@ -9,12 +9,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.message_id import offset_msg_id
 from rmqinspect.store.discover import open_store
 from rmqinspect.tables.log import MESSAGES_TABLE
 from rmqinspect.tables.request import Request
 from tests.support.building import lay, various, write_segment
+from tests.support.loop_ways import loop_way
 
 PARTS = st.sampled_from(
     ["UNIQ_KEY\x01", "KEYS\x01", "TAGS\x01", "REAL_TOPIC\x01", "\x01", "\x02", "\x02", " ", "key", "ö"]
@@ -23,7 +23,7 @@ TEXTS = st.lists(PARTS, max_size=15).map(lambda parts: "".join(parts).encode())
 
 
 def rows(raw: bytes, mode: str) -> pa.Table:
-    with TemporaryDirectory() as folder, compile_mode(mode):
+    with TemporaryDirectory() as folder, loop_way(mode):
         store = open_store([write_segment(Path(folder), raw).path])
         return pa.Table.from_batches(list(MESSAGES_TABLE.rows(store, Request())), MESSAGES_TABLE.schema)
 
@@ -39,15 +39,15 @@ def test_compiled_and_uncompiled_rows_are_the_same(texts: list[bytes], changes: 
     raw, safe = bytearray(lay(pieces)), len(lay([first]))
     for at, value in changes:
         raw[safe + at % (len(raw) - safe)] = value
-    compiled = rows(bytes(raw), "always")
+    compiled = rows(bytes(raw), "compiled")
     compiled.validate(full=True)
-    assert compiled == rows(bytes(raw), "never")
+    assert compiled == rows(bytes(raw), "uncompiled")
 
 
 @settings(max_examples=50, deadline=None)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=8))
 def test_columns_are_the_values_of_the_map(texts: list[bytes]) -> None:
-    found = rows(lay([{"properties": text} for text in texts]), "never").to_pylist()
+    found = rows(lay([{"properties": text} for text in texts]), "uncompiled").to_pylist()
     for row in found:
         properties = dict(row["properties"])
         assert len(properties) == len(row["properties"])
@@ -58,6 +58,6 @@ def test_columns_are_the_values_of_the_map(texts: list[bytes]) -> None:
 
 
 def test_ids_name_the_store_host_of_either_width_and_the_place() -> None:
-    for row in rows(lay(various(4)), "never").to_pylist():
+    for row in rows(lay(various(4)), "uncompiled").to_pylist():
         address = ip_address(row["store_host"]).packed
         assert row["offset_msg_id"] == offset_msg_id(address, row["store_port"], row["physical_offset"])

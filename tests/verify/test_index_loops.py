@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.index.geometry import Geometry
+from rmqinspect.loops import pointer_rows as walk
+from rmqinspect.loops.pointers import java_seconds, step_entries
 from rmqinspect.schemas.index import IndexEntry
-from rmqinspect.verify import index_join as walk
-from rmqinspect.verify.index_header import java_seconds
 from rmqinspect.verify.index_survey import IndexSurvey, survey_index
 from rmqinspect.verify.plan import NO_RUNS, cut_runs
 from rmqinspect.verify.pointers import DANGLING
-from tests.support.strict import strict_kernels
+from tests.support.loop_ways import loop_way
+from tests.support.strict import strict_loops
 from tests.verify.test_index_checks import BEGIN, random_file
 
 LAST = 2**63 - 1
@@ -28,11 +28,11 @@ Outcome = TypeVar("Outcome")
 
 def each_way(run: Callable[[], Outcome]) -> Outcome:
     """Return what is the same compiled, uncompiled, and with every index and sum checked."""
-    with compile_mode("always"):
+    with loop_way("compiled"):
         compiled = run()
-    with compile_mode("never"):
+    with loop_way("uncompiled"):
         assert run() == compiled
-    with strict_kernels():
+    with strict_loops():
         assert run() == compiled
     return compiled
 
@@ -144,7 +144,7 @@ def test_the_verdict_on_an_entry_is_that_of_the_rules(
     def step() -> tuple[int, list[list[int]], list[int]]:
         has_entry, counts = np.zeros(len(key_record), np.uint8), np.zeros(2, np.int64)
         found = np.zeros((len(entries), walk.ENTRY_COLUMNS), np.int64)
-        walk.step_entries(
+        step_entries(
             raw,
             low,
             last,
@@ -175,7 +175,7 @@ def test_the_verdict_on_an_entry_is_that_of_the_rules(
             good_rows.append((place, key_hash))
             number, verdict = first + row, 0
             if begin >= 0 and not _fits(one["time_diff"], begin, int(times[record]), is_first=number == 1):
-                verdict |= walk.WRONG_TIME
+                verdict |= walk.WRONG_ENTRY_TIME
             if begin >= 0 and number in (1, newest - 1, newest):
                 verdict |= walk.AT_EDGE
         if verdict:

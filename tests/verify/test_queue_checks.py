@@ -8,19 +8,15 @@ from typing import Any
 import pytest
 
 import rmqinspect.verify.run
-from rmqinspect.codec import kernels
 from rmqinspect.codec.java import java_string_hash
 from rmqinspect.schemas.consumequeue import BatchUnit, QueueUnit
 from rmqinspect.schemas.message import SysFlag
 from rmqinspect.store.discover import open_store
-from rmqinspect.store.reader import allocated_size
 from rmqinspect.topics import SCHEDULE_TOPIC
 from rmqinspect.verify.findings import Finding
 from rmqinspect.verify.result import VerifyOptions, VerifyResult
 from rmqinspect.verify.run import verify
-from rmqinspect.verify.survey import Surveys, survey_pointers
 from tests.support.building import STORED
-from tests.support.samples import sample
 from tests.support.whole_stores import WholeStore
 
 UNIT = QueueUnit.sizeof()
@@ -494,17 +490,3 @@ def test_a_queue_folder_without_its_log_is_judged_by_itself(folder: Path) -> Non
     put(queue_file(folder), 3)
     outcome = judge(folder / "consumequeue" / "orders" / "0", "standard")
     assert reported(outcome) == [("CQ-HOLE", 3, 1)]
-
-
-def test_how_much_log_there_is_is_known_before_the_queues_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels._compiling, "expected", 0)
-    known: list[int] = []
-
-    def survey(*arguments: Any, **named: Any) -> Surveys:
-        known.append(kernels._compiling.expected)
-        return survey_pointers(*arguments, **named)
-
-    monkeypatch.setattr(rmqinspect.verify.run, "survey_pointers", survey)
-    store = open_store([str(sample("healthy-5.5.0"))])
-    verify(store, VerifyOptions())
-    assert known == [min(store.segments[0].size, allocated_size(store.segments[0]))] != [0]

@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 
 from rmqinspect.broker.dispatch import Dispatched, Extra
 from rmqinspect.codec.arrays import Ints
-from rmqinspect.codec.kernels import compile_mode
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.units import LAYOUTS
+from rmqinspect.loops import pointer_rows as walk
+from rmqinspect.loops.pointers import step_units, survey_units
 from rmqinspect.schemas.consumequeue import PRE_BLANK, PRE_BLANK_SIZE, BatchUnit, QueueUnit
 from rmqinspect.store.model import QueueFile
 from rmqinspect.topics import SCHEDULE_TOPIC
-from rmqinspect.verify import queue_step as step
-from rmqinspect.verify import queue_survey as walk
+from rmqinspect.verify import queue_join
 from rmqinspect.verify.plan import CrossPlan, LogMap, Runs
 from rmqinspect.verify.pointers import LogRanges
 from rmqinspect.verify.queue_join import UnitResult, join_units
-from rmqinspect.verify.queue_step import step_units
-from tests.support.strict import strict_kernels
+from tests.support.loop_ways import loop_way, sources
+from tests.support.strict import strict_loops
 
-_RUN_OF = [*signature(step_units.function).parameters].index("run_of")
+_RUN_OF = [*signature(sources()["pointers"].step_units).parameters].index("run_of")
 
 LOW, STORED, SIZE = 5000, 1_700_000_000_000, 90
 QUEUES = [("bulk", 0, "batch_queue"), ("orders", 0, "queue"), ("orders", 1, "queue"), (SCHEDULE_TOPIC, 2, "queue")]
@@ -113,7 +113,7 @@ class Case:
             whole=True,
             may_hold=frozenset(["plain_schedule_tags"] if by_recovery else []),
         )
-        with compile_mode(mode):
+        with loop_way(mode):
             return join_units(self.records, plan, 1, LogRanges.of([], [], self.end), 1000)
 
 
@@ -155,13 +155,13 @@ def test_units_in_step_are_those_that_the_rules_accept(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     case = Case(tmp_path_factory.mktemp("units"), records, changes, cut, more)
-    result = case.join("always", by_recovery=by_recovery)
-    assert result == case.join("never", by_recovery=by_recovery)
-    with strict_kernels():
-        assert result == case.join("never", by_recovery=by_recovery)
+    result = case.join("compiled", by_recovery=by_recovery)
+    assert result == case.join("uncompiled", by_recovery=by_recovery)
+    with strict_loops():
+        assert result == case.join("as it is", by_recovery=by_recovery)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "step_units", _none_in_step)
-        assert result == case.join("never", by_recovery=by_recovery)
+        patch.setattr(queue_join, "step_units", _none_in_step)
+        assert result == case.join("as it is", by_recovery=by_recovery)
 
 
 def test_no_unit_of_a_healthy_split_breaks_a_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +172,8 @@ def test_no_unit_of_a_healthy_split_breaks_a_rule(tmp_path: Path, monkeypatch: p
         found.append(step_units(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(step, "step_units", count)
-    outcome = Case(tmp_path, records, [], 3, []).join("always", by_recovery=False)
+    monkeypatch.setattr(queue_join, "step_units", count)
+    outcome = Case(tmp_path, records, [], 3, []).join("compiled", by_recovery=False)
     assert outcome == UnitResult(joined=32, last_physical_offset=LOW + 39 * SIZE, last_timestamp=STORED)
     assert found == [0, 0]  # of plain units, and of batch units
 
@@ -214,11 +214,11 @@ def survey(mode: str, raw: bytes, unit_size: int, borders: list[int], log_start:
     rows, row = len(raw) // unit_size, 0
     runs, table = np.full((rows, 3), -9, np.int64), np.zeros((room, 3), np.int64)
     deviations = []
-    with compile_mode(mode):
+    with loop_way(mode):
         while row < rows:
             totals[walk.DEVIATIONS] = 0
             window, ends = np.frombuffer(raw, np.uint8), np.array(borders, np.int64)
-            row = walk.survey_units(window, unit_size, row, rows, FIRST, ends, log_start, totals, runs, table)
+            row = survey_units(window, unit_size, row, rows, FIRST, ends, log_start, totals, runs, table)
             deviations += table[: totals[walk.DEVIATIONS]].tolist()
     return Surveyed(totals.tolist(), runs[: totals[walk.RUNS]].tolist(), deviations)
 
@@ -237,8 +237,8 @@ def test_a_survey_says_what_the_fields_of_the_units_say(
     layout = BatchUnit if batch else QueueUnit
     units: list[dict[str, int]] = data.draw(st.lists(_batch_units if batch else _queue_units, max_size=20))
     raw, size = b"".join(map(layout.build, units)), layout.sizeof()
-    found = survey("always", raw, size, borders, log_start, room)
-    assert found == survey("never", raw, size, borders, log_start, room)
+    found = survey("compiled", raw, size, borders, log_start, room)
+    assert found == survey("uncompiled", raw, size, borders, log_start, room)
 
     used = [row for row, unit in enumerate(units) if any(unit.values())]
     invalid = [

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmqinspect.codec.kernels import BytesOut, Ints, TableOut, kernel
+from rmqinspect.loops.arrays import BytesOut, Ints, TableOut
 from tests.properties.mutate import run
 from tests.support import oracle
 from tests.support.samples import NAMES, sample
 from tests.support.sampling import sampled
-from tests.support.strict import strict_kernels
+from tests.support.strict import strict_loops, strictly
 
 STORES: list[tuple[oracle.Family, str]] = [
     ("broker", "main-5.5.0"),
@@ -31,16 +31,18 @@ def test_all_indexes_and_sums_are_sound(name: str, tmp_path: Path) -> None:
     for command in (["verify", "--level", "deep"], ["decode"], ["decode", "--table", "queue_units"], *QUESTIONS):
         words = [command[0], store, *command[1:], "-f", "csv", "-j", "1"]
         plain = run(words, tmp_path / "out")
-        with strict_kernels():
+        with strict_loops():
             assert run(words, tmp_path / "out") == plain
 
 
-@kernel
 def touch(numbers: Ints, raw: BytesOut, table: TableOut, at: int) -> int:
     raw[at] = 1
     raw[at : at + 2] = raw[at - 1 : at + 1]
     table[at, 0] = numbers[at] + numbers[at]
     return at
+
+
+strict_touch = strictly(touch)
 
 
 def arrays(number: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -50,17 +52,16 @@ def arrays(number: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: touch(*arrays(), -1),
-        lambda: touch(*arrays(), 3),
-        lambda: touch(*arrays(), 0),  # the slice from -1 on
-        lambda: touch(*arrays(), 2),  # the slice to 4
-        lambda: touch(*arrays(2**62), 1),  # the sum
-        lambda: touch(arrays()[0].astype(np.int32), *arrays()[1:], 1),
-        lambda: touch(*arrays()[:2], np.zeros((3, 3), np.int64).T, 1),
+        lambda: strict_touch(*arrays(), -1),
+        lambda: strict_touch(*arrays(), 3),
+        lambda: strict_touch(*arrays(), 0),  # the slice from -1 on
+        lambda: strict_touch(*arrays(), 2),  # the slice to 4
+        lambda: strict_touch(*arrays(2**62), 1),  # the sum
+        lambda: strict_touch(arrays()[0].astype(np.int32), *arrays()[1:], 1),
+        lambda: strict_touch(*arrays()[:2], np.zeros((3, 3), np.int64).T, 1),
     ],
 )
 def test_what_is_not_sound_is_seen(call: Callable[[], int]) -> None:
-    with strict_kernels(), pytest.raises(AssertionError):
+    with pytest.raises(AssertionError):
         call()
-    with strict_kernels():
-        assert touch(*arrays(), 1) == 1
+    assert strict_touch(*arrays(), 1) == 1

@@ -1,0 +1,72 @@
+"""What a user sees of loops that are not compiled: one line on stderr where much is read, and the same answers."""
+
+import io
+import sys
+
+import pytest
+
+from rmqinspect import loops
+from rmqinspect.cli.terminal import Progress, slow_loops_reported
+from rmqinspect.loops import LARGE, text
+from tests.support.command import Run, runner
+from tests.support.loop_ways import loop_way
+from tests.support.samples import sample
+
+STORE = str(sample("healthy-4.9.7"))
+
+run = runner()
+
+
+@pytest.mark.parametrize("words", [("verify",), ("decode", "-f", "jsonl"), ("forecast",)])
+def test_answers_are_the_same_uncompiled(words: tuple[str, ...], run: Run) -> None:
+    compiled = run(*words, STORE)
+    with loop_way("uncompiled"):
+        assert run(*words, STORE) == compiled
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_nothing_is_said_where_loops_are_compiled_or_little_is_read(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("rmqinspect.cli.terminal._say_between", said.append)
+    monkeypatch.setattr(text, "COMPILED", True)
+    with slow_loops_reported(quiet=quiet):
+        loops.expect(LARGE)
+    with loop_way("uncompiled"), slow_loops_reported(quiet=quiet):
+        loops.expect(LARGE - 1)
+    assert said == []
+    with loop_way("uncompiled"), slow_loops_reported(quiet=quiet):
+        loops.expect(LARGE)
+        loops.expect(LARGE)
+    assert len(said) == (0 if quiet else 1)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_line_takes_the_place_of_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "400")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with loop_way("uncompiled"), slow_loops_reported(quiet=False):
+        for size in (LARGE - 1, LARGE, LARGE):
+            loops.expect(size)
+    assert terminal.getvalue().startswith("\r\x1b[Kits loops are not compiled: ")
+    assert terminal.getvalue().count("\n") == 1
+
+
+def test_remarks_fold_at_words_on_a_terminal_and_are_one_line_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "30")
+    words = "config/topics: not read: a RocksDB database\x1b"
+    for stream, printed in (
+        (Terminal(), "config/topics: not read: a\nRocksDB database\\x1b\n"),
+        (io.StringIO(), "config/topics: not read: a RocksDB database\\x1b\n"),
+    ):
+        monkeypatch.setattr(sys, "stderr", stream)
+        Progress(0).complain(words)
+        assert stream.getvalue() == printed
