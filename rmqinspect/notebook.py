@@ -5,7 +5,6 @@ written into a page than what is built here, and no text of it is used as markup
 """
 
 from collections.abc import Iterable, Sequence
-from html import escape as escape_html
 from itertools import islice
 
 from rmqinspect.text import count, escape, group_digits
@@ -19,6 +18,8 @@ def as_html(value: object) -> str:
     """Return a value as the text of a cell: numbers grouped, None empty, a long text cut with `…`."""
     if value is None:
         return ""
+    from html import escape as escape_html  # in a notebook only
+
     words = group_digits(value) if type(value) is int else escape(str(value))
     return escape_html(words if len(words) <= _MOST_CHARACTERS else f"{words[:_MOST_CHARACTERS]}…")
 

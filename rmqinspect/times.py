@@ -7,7 +7,6 @@ has an ISO 8601 form in the years 1 to 9999.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -48,6 +47,8 @@ def parse_zone(name: str) -> tzinfo:
         if span >= timedelta(hours=24):
             raise ValueError(f"{name!r} is not an offset from UTC")
         return timezone(-span if offset[1] == "-" else span)
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # most commands print UTC
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

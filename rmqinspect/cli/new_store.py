@@ -74,4 +74,4 @@ def proof_lines(
         return []
     if redact is not None:
         proof.findings.rows[:] = redact_findings(proof.findings.rows, redact)
-    return screen(report_of(proof, shown(target), started=started), "", look)
+    return screen(report_of(proof, shown(target), started=started, written=False), "", look)

@@ -160,7 +160,8 @@ def checked(arguments: VerifyArguments, given: Given, copies: ExitStack) -> tupl
         share = read_share(arguments, arguments.level)
         options = replace(options, memory=remember(store, watch, options, arguments.since, share))
     outcome, custody = run_checks(store, watch, options, arguments)
-    return told(outcome, custody, arguments, name_of(given.paths, listed), started), store
+    name, written = name_of(given.paths, listed), bool(arguments.report)
+    return told(outcome, custody, arguments, name, started, written=written), store
 
 
 def told(
@@ -169,13 +170,15 @@ def told(
     arguments: RunOptions,
     name: str,
     started: datetime,
+    *,
+    written: bool = True,
 ) -> Report:
     """Return the report of a run, redacted as asked for; `name` is the store as the user named it."""
     redacted = arguments.redact is not None
     if arguments.redact is not None:
         outcome.findings.rows[:] = redact_findings(outcome.findings.rows, arguments.redact)
     # The store may be a folder inside the path: print the path that was given.
-    return report_of(outcome, name, custody, started=started, redacted=redacted)
+    return report_of(outcome, name, custody, started=started, redacted=redacted, written=written)
 
 
 def _open(arguments: VerifyArguments, given: Given) -> tuple[Store, Watch | None]:

@@ -20,9 +20,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -65,6 +63,8 @@ def read_apart(jobs: Sequence[Job], folder: str) -> dict[str, str]:
 
 def _run(jobs: Sequence[Job], folder: str) -> str:
     """Run the process; return how it ended."""
+    import subprocess  # stores with a database are few
+
     told, printed = os.path.join(folder, "jobs.jsonl"), os.path.join(folder, PROCESS_OUTPUT)
     with open(told, "w", encoding="utf-8") as lines:
         lines.writelines(json.dumps(asdict(job)) + "\n" for job in jobs)
@@ -155,6 +155,8 @@ def unpacked(store: Store, how: Unpacking = _BY_DEFAULT, only: Collection[str] |
     if _why_not(how):
         yield with_unread_databases(store, how, only)
         return
+    import tempfile
+
     parent = how.folder or tempfile.gettempdir()
     refuse_inside(parent, store.paths)
     with tempfile.TemporaryDirectory(prefix="rmqinspect-", dir=parent, ignore_cleanup_errors=True) as folder:

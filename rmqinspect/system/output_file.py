@@ -4,9 +4,7 @@ A new file under construction, local or remote; errors of writing as refusals; s
 commit.
 """
 
-import hashlib
 import os
-import secrets
 import signal
 import stat
 import sys
@@ -237,6 +235,8 @@ def open_output(path: str | None, *, replaces: bytes = b"") -> Iterator[Destinat
         beside = sums_path(path)
         yield from _open_new(path)
         if beside:
+            import hashlib
+
             with as_refusal(path, "read"), open(path, "rb") as written:
                 digest = hashlib.file_digest(written, "sha256").hexdigest()
             with contextmanager(_open_new)(beside) as out:
@@ -283,7 +283,7 @@ def may_replace(path: str, replaces: bytes) -> bool:
 
 def _open_new(path: str, replaces: bytes = b"") -> Iterator[Destination]:
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+    temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.part")
     with as_refusal(path):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:

@@ -12,16 +12,12 @@ The digest of the tool is that of a list which coreutils can make, in the folder
     find -L rmqinspect -type f ! -path '*/__pycache__/*' | LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum
 """
 
-import hashlib
 import os
-import platform
-import pwd
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
 from rmqinspect.document import Part, as_object, means
@@ -96,15 +92,19 @@ def begin(
     _begun = _Begun(datetime.now(UTC), words, tuple(stores), tuple(outputs), case, examiner, redacted)
 
 
-def describe_run(stores: Sequence[str] | None = None, started: datetime | None = None) -> Run:
+def describe_run(stores: Sequence[str] | None = None, started: datetime | None = None, *, written: bool = True) -> Run:
     """Return the object `run`, with the time now as its end.
 
     `stores` are the paths that were read, and `started` is when that began, where a command reads one store of several.
+    What is not `written` into a document has no digest of the tool and no versions, its own among them: they take as
+    long as a small store.
     """
+    import platform  # every command begins a run, and few describe one
+
     hidden = _begun.redacted
     paths = _begun.stores if stores is None else stores
     return Run(
-        tool=tool_name(),
+        tool=tool_name() if written else _PACKAGE,
         python=platform.python_version(),
         arguments=[_masked(word) if hidden else name_text(without_secrets(word)) for word in _begun.arguments],
         started=format_micros(to_micros(started or _begun.started)),
@@ -119,8 +119,8 @@ def describe_run(stores: Sequence[str] | None = None, started: datetime | None =
         stores=() if hidden else tuple(map(_absolute, paths)),
         outputs=() if hidden else tuple(map(_absolute, _begun.outputs)),
         access_times=filesystem.access_times(),
-        libraries=dict(_versions()),
-        tool_sha256=tool_digest(),
+        libraries=dict(_versions()) if written else None,
+        tool_sha256=tool_digest() if written else None,
     )
 
 
@@ -138,6 +138,8 @@ def _masked(word: str) -> str:
 
 
 def _user() -> str:
+    import pwd
+
     number = os.geteuid()
     try:
         return name_text(pwd.getpwuid(number).pw_name)
@@ -154,6 +156,8 @@ def _absolute(path: str) -> str:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
+    from importlib import metadata  # loads email and zipfile
+
     for name in _LIBRARIES:
         if name in sys.modules:
             try:
@@ -171,11 +175,15 @@ def tool_digest() -> str | None:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not os.path.isdir(package):
         return None
+    import hashlib
+
     return hashlib.sha256(b"".join(_lines(package))).hexdigest()
 
 
 def _lines(package: str) -> Iterator[bytes]:
     """Yield the lines that `sha256sum` prints of all files of the package, by name."""
+    import hashlib
+
     names = []
     for folder, inside, files in os.walk(package, followlinks=True):
         inside[:] = [name for name in inside if name != "__pycache__"]

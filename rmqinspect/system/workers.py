@@ -20,17 +20,18 @@ itself. It waits for threads in steps: a signal that arrives while it is about t
 Settings of the process: keep freed memory, allow many open files.
 """
 
-import ctypes
 import os
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager, suppress
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 STEP = 0.1
 """Seconds between two looks of who waits for a thread: whether it was stopped, whether a signal has come."""
@@ -222,6 +223,8 @@ def keep_freed_memory() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
+    import ctypes  # each help text imports this module
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for parameter in (_TRIM_THRESHOLD, _MMAP_THRESHOLD, _TOP_PAD):
@@ -288,6 +291,8 @@ def wait_for(future: "Future[Any]", seconds: float | None) -> None:
 
     :raises Stopped: this thread is to end; soon.
     """
+    from concurrent.futures import wait  # loads logging; each help text imports this module
+
     end = float("inf") if seconds is None else time.monotonic() + seconds
     while not future.done() and (left := end - time.monotonic()) > 0:
         check()

@@ -232,12 +232,13 @@ def report_of(
     *,
     started: datetime | None = None,
     redacted: bool = False,
+    written: bool = True,
 ) -> Report:
     """Return the report: verdict, byte account per segment, findings, inputs, and what the run was.
 
     `store` is the path as given; the commands in `next` name it. Without `custody` no later run can be
     compared with the report, and none can go on from it if it is `redacted`. `started` is when the run of this store
-    began, if not with the command.
+    began, if not with the command; without `written` it is for a screen.
     """
     memory = result.options.memory
     return Report(
@@ -287,7 +288,7 @@ def report_of(
         map=result.log_map,
         resume=None if redacted or result.interrupted_at is not None else result.resume,
         run=ReportedRun(
-            **structs.asdict(describe_run(result.store.paths, started)),
+            **structs.asdict(describe_run(result.store.paths, started, written=written)),
             store=store,
             words=result.store.words,
             jobs=result.options.jobs,
