@@ -1,8 +1,8 @@
 """What the joins of queue units, index entries and timer units have in common.
 
 Each of them is a pointer: a row of a file that holds the physical offset of a record. A join takes the pointers
-into one split and the records of that split. A kernel of each kind finds the record of every row and judges the two;
-of the rows that break a rule it writes
+into one split and the records of that split. A loop of each kind (`loops.pointers`) finds the record of every row and
+judges the two; of the rows that break a rule it writes
 
     row | record | verdict     a bit for each rule that is broken
 

@@ -69,7 +69,7 @@ _OF_UNITS = {
 }
 
 
-# Rows that a kernel takes at once: so few that a process that has not compiled it yet soon does.
+# Rows that the loop takes at once; where all of them are preallocated zeros, none.
 _STEP = 4096
 _DEVIATIONS = 1024  # of a window that are reported at once
 

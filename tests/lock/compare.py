@@ -67,7 +67,6 @@ class Build:
             "HOME": str(home),
             "TERM": "xterm",
             "TZ": "UTC",
-            "RMQINSPECT_COMPILE": "never",
             "LANG": "C.UTF-8",
         }
         self._process = subprocess.Popen(

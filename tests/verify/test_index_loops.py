@@ -1,4 +1,4 @@
-"""Kernels over index files: what they say of hostile bytes is what the rules say, compiled or not."""
+"""Loops over index files: what they say of hostile bytes is what the rules say, compiled or not."""
 
 from bisect import bisect_right
 from collections.abc import Callable

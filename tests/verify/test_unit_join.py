@@ -1,4 +1,4 @@
-"""Kernels over queue units: of hostile ones they say what the fields say, compiled or not, in step or one by one."""
+"""Loops over queue units: of hostile ones they say what the fields say, compiled or not, in step or one by one."""
 
 from bisect import bisect_right
 from inspect import signature
