@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from rmqinspect.system import filesystem
 from tests.support import oracle
@@ -15,6 +16,10 @@ from tests.support.real_brokers import real_brokers  # noqa: F401 (a fixture of 
 from tests.support.sparks import spark  # noqa: F401 (a fixture of all tests)
 
 MOST_WORKERS = 4
+
+# No test fails because the machine is slow.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 # Tests of one group run in one worker: a Spark session, an S3 server and RocketMQ's stores start once, not once per
 # worker, and the slow finder of the oracle reads each store once.

@@ -82,11 +82,6 @@ class _Keeping(NamedTuple):
     merges: bool
 
 
-def offsets_file(store: Store, rules: Rules) -> str:
-    """Return the name of the file that a broker reads consumer offsets from, where it reads a file."""
-    return LIGHT_OFFSETS if _is_on(store.settings, "enableLmq") and rules.light_queues else OFFSETS
-
-
 def unread_by_writer(store: Store) -> list[Unread]:
     """Return what the broker that broker.conf describes does not read, by the youngest release that may have written.
 

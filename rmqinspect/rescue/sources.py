@@ -44,7 +44,6 @@ _SIZE: int = message.Blank.total_size.sizeof()
 CUT = "cut"  # of a record: its frame and its body prove themselves, but its last properties were zeroed
 _COMPARED = 4 << 20  # bytes read of two sources at a time
 _MOST_FINDINGS = 100_000  # records of one kind of damage that are listed for repair
-_MOST_CONFLICTS = 20
 
 # Findings about one record that is wrong by itself: nothing of it is taken as it is.
 _WRONG_RECORDS = ("CL-CRC-BODY", "CL-CRC-RECORD", "CL-OFFSET", "CL-FIELD")
