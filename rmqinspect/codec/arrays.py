@@ -123,6 +123,7 @@ ABSENT = -1
 Keys = NDArray[Any]  # integers, signed or not
 Indexes = NDArray[np.int32]
 Integer = TypeVar("Integer", np.int64, np.int32)
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def find(ascending: Keys, wanted: Keys) -> Ints:
@@ -134,6 +135,31 @@ def find(ascending: Keys, wanted: Keys) -> Ints:
     np.minimum(at, len(ascending) - 1, out=at)
     at[ascending[at] != wanted] = ABSENT
     return at
+
+
+# Of more values numpy's own way is faster, by tables of hashes or of bits.
+_FEW = 1 << 12
+
+
+def distinct(values: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Return the distinct values, ascending.
+
+    As np.unique. Its first call loads numpy's masked arrays, which takes longer than small stores do.
+    """
+    if len(values) > _FEW:
+        return np.unique(values)
+    ascending = np.sort(values)
+    is_first = np.ones(len(ascending), np.bool_)
+    is_first[1:] = ascending[1:] != ascending[:-1]
+    return ascending[is_first]
+
+
+def is_among(values: Keys, some: Keys | Sequence[int]) -> Bools:
+    """Return which values are among some others, in any order. As np.isin, without masked arrays as `distinct`."""
+    if len(values) + len(some) > _FEW:
+        return np.isin(values, some)
+    found: Bools = find(np.sort(some), values) != ABSENT
+    return found
 
 
 def find_range(starts: Keys, ends: Keys, places: Keys) -> Ints:

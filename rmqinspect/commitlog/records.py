@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bools, Bytes, Ints, groups, lazy
+from rmqinspect.codec.arrays import Bools, Bytes, Ints, distinct, groups, lazy
 from rmqinspect.codec.byte_ranges import are_utf8, copy_ranges
 from rmqinspect.codec.properties import Items, split_properties
 from rmqinspect.errors import Unreadable
@@ -275,7 +275,7 @@ def are_copies(store: Store, records: Records, unread: list[str]) -> Bools:
     places = records.base + records.starts
     distances = records.physical_offset - places
     found = np.zeros(len(records), np.bool_)
-    for distance in np.unique(distances[distances != 0])[:_MOST_DISTANCES].tolist():
+    for distance in distinct(distances[distances != 0])[:_MOST_DISTANCES].tolist():
         rows = np.flatnonzero(distances == distance)
         found[rows] = _stand_there(store, records.select(rows), unread)
     return found

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, distinct, is_among
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.records import Records, are_copies
 from rmqinspect.commitlog.scan import RecordRun
@@ -137,7 +137,7 @@ class LossFold(Struct):
             records.bytes, records.topic_starts, records.topic_ends, records.field("queue_id")
         )
         transactions = records.sys_flag & TRANSACTION_MASK
-        with_offset = np.flatnonzero(intact & np.isin(transactions, _COUNTED))
+        with_offset = np.flatnonzero(intact & is_among(transactions, _COUNTED))
         if not len(with_offset):
             return
         steps = offsets_taken(records)
@@ -334,7 +334,7 @@ def units_given_up(store: Store, left: Store, outcome: Outcome, unread: list[str
     total = 0
     for folder, files in gone.items():
         there = _messages_in(files, outcome, unread)
-        there = there[~np.isin(there, _messages_in(kept[folder], outcome, unread))]
+        there = there[~is_among(there, _messages_in(kept[folder], outcome, unread))]
         _, topic, queue_id = folder.split("/")
         total += max(0, len(there) - added.get((topic, int(queue_id) if queue_id.isdecimal() else 0), 0))
     return total
@@ -351,4 +351,4 @@ def _messages_in(files: Iterable[StoreFile], outcome: Outcome, unread: list[str]
                     found.append(offsets[(offsets >= outcome.min_offset) & (offsets < outcome.end_offset)])
         except Unreadable as error:
             note_unread(unread, str(error))
-    return np.unique(np.concatenate(found))
+    return distinct(np.concatenate(found))

@@ -23,7 +23,7 @@ from msgspec import Struct
 from rmqinspect.broker.dispatch import further_units, unreadable_offset
 from rmqinspect.broker.eras import searches_minimum
 from rmqinspect.broker.start_rules import Rules
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, distinct
 from rmqinspect.codec.properties import Items
 from rmqinspect.consumequeue.bounds import QueueSummary, queue_ends
 from rmqinspect.consumequeue.units import LAYOUTS
@@ -291,7 +291,7 @@ class Queues:
             self._listed, self._rows = batch.queues, np.empty(0, np.int64)
         more = np.full(len(batch.queues) - len(self._rows), -1, np.int64)
         self._rows = np.concatenate((self._rows, more))
-        for number in np.unique(numbers[self._rows[numbers] < 0]).tolist():
+        for number in distinct(numbers[self._rows[numbers] < 0]).tolist():
             self._rows[number] = self._number_of(self._name_of(*batch.queues[number]))
         return self._rows[numbers]
 

@@ -30,7 +30,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from rmqinspect.broker.former_topics import may_be_made_again
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, distinct, is_among
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.log_records import LogView
 from rmqinspect.forecast.queues import Led
@@ -205,7 +205,7 @@ def _by_units(queue: QueueLog, tables: Iterable[Ints], log: range) -> QueueReach
         met += len(numbers_of_settled)
         digest = wrapped(digest + int(digest_of(places[is_settled], numbers_of_settled).sum().view(np.int64)))
         if len(records.offsets):
-            taken |= np.isin(records.offsets, numbers_of_settled)
+            taken |= is_among(records.offsets, numbers_of_settled)
         if len(numbers_of_settled) < len(numbers):
             rest.append(np.stack((numbers[~is_settled], places[~is_settled])))
     if (met, digest) != wanted[:2]:
@@ -225,15 +225,15 @@ def _by_all(queue: QueueLog, led: Led | None, log: range) -> QueueReach:
 def _of_units(records: QueueRecords, units: Ints, log: range, taken: Bools | None = None) -> QueueReach:
     """Return what consumers do not get of records by units; `taken`: others have their queue offsets."""
     numbers, places = units
-    found = _of_reached(records, np.isin(records.places, places), taken)
-    strange = ~np.isin(places, records.places[records.sound]) & (places >= log.start) & (places < log.stop)
-    strangers = tuple(np.unique(places[strange]).tolist()[:_MOST])
+    found = _of_reached(records, is_among(records.places, places), taken)
+    strange = ~is_among(places, records.places[records.sound]) & (places >= log.start) & (places < log.stop)
+    strangers = tuple(distinct(places[strange]).tolist()[:_MOST])
     return found._replace(strangers=strangers, doubtful=tuple(numbers[strange].tolist()[:_MOST]))
 
 
 def _of_reached(records: QueueRecords, reached: Bools, taken: Bools | None = None) -> QueueReach:
     """Return what consumers do not get of records, by which of them are reached."""
-    left = records.sound & ~reached & ~np.isin(records.offsets, records.offsets[reached])
+    left = records.sound & ~reached & ~is_among(records.offsets, records.offsets[reached])
     if taken is not None:
         left &= ~taken
     # Of records with one queue offset a unit can lead to one.

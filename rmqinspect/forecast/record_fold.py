@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Bools, Bytes, Ints
+from rmqinspect.codec.arrays import Bools, Bytes, Ints, is_among
 from rmqinspect.codec.byte_ranges import Numbering
 from rmqinspect.commitlog.queue_offsets import offsets_taken
 from rmqinspect.commitlog.records import are_copies
@@ -155,7 +155,7 @@ class RecordFold(Struct):
         for queue, offsets in wrong.items():
             self.wrong.setdefault(queue, []).append(offsets)
         columns = self.kept[_KIND]
-        is_settled = (columns["state"] == SOUND) & (columns["messages"] == 1) & np.isin(columns["place"], places)
+        is_settled = (columns["state"] == SOUND) & (columns["messages"] == 1) & is_among(columns["place"], places)
         if not is_settled.any():
             return
         self.kept = Collected({_KIND: _COLUMNS})

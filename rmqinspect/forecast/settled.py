@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from rmqinspect.broker.former_topics import NO_END, Life, lives_of
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, is_among
 from rmqinspect.consumequeue.units import LAYOUTS, message_mask, read_units, unit_numbers
 from rmqinspect.forecast.record_fold import MOST, NO_RECORDS, SOUND, Queue, QueueRecords, RecordFold, Settled, digest_of
 from rmqinspect.store.model import QueueFile, Store
@@ -101,9 +101,9 @@ class QueueLog:
             return np.zeros(len(numbers), np.bool_)
         found = np.ones(len(numbers), np.bool_)
         if len(self._wrong):
-            found &= ~np.isin(numbers, self._wrong)
+            found &= ~is_among(numbers, self._wrong)
         if len(self._others):
-            found &= ~np.isin(places, self._others)
+            found &= ~is_among(places, self._others)
         return found
 
     def all(self, log: range) -> QueueRecords:

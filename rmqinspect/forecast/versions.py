@@ -20,6 +20,7 @@ from rmqinspect.broker.drain import alike, drain
 from rmqinspect.broker.eras import Era, rules_of_start
 from rmqinspect.broker.version_estimate import RELEASES, estimate
 from rmqinspect.broker.version_evidence import OtherWriter, gather, names_in, other_writer
+from rmqinspect.codec.arrays import distinct
 from rmqinspect.commitlog.missing import missing_in
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.deliveries import note_deliveries
@@ -385,7 +386,7 @@ class Teller:
         try:
             with queue:
                 log = ConsumerLog(store, outcome.end_offset)
-                offsets = np.unique(np.array(doubtful, np.int64))
+                offsets = distinct(np.array(doubtful, np.int64))
                 for trouble in drain(queue, log, outcome.release, offsets, begin=begin, end=end):
                     wrong += sum(one.kind in _OTHERS for one in trouble.wrong)
                     others += sum(one.kind == OTHER_RECORD for one in trouble.wrong)

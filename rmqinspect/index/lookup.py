@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from rmqinspect.codec.arrays import Ints, Span, Units, merge
+from rmqinspect.codec.arrays import Ints, Span, Units, distinct, is_among, merge
 from rmqinspect.errors import Unreadable
 from rmqinspect.index.geometry import (
     DEFAULT_GEOMETRY,
@@ -94,7 +94,7 @@ def sample_places(files: Sequence[IndexFile]) -> Iterator[int]:
         with suppress(Unreadable), open_file(index.file) as reader:
             assert index.geometry is not None
             most = min(index.readable_entries, max(_SAMPLED, _MET // len(files)))
-            for number in np.unique(np.linspace(1, index.readable_entries, most).astype(int)).tolist():
+            for number in distinct(np.linspace(1, index.readable_entries, most).astype(int)).tolist():
                 yield from _places(read_entries(reader, index.geometry, number, 1)).tolist()
 
 
@@ -153,7 +153,7 @@ def _look_up_in(
             entries = _read_all(reader, index.geometry, count)
             offsets, stored = _places(entries), entries["key_hash"].astype(np.int64)
             for key, hashes in keys.items():
-                places[key].update(offsets[np.isin(stored, hashes)].tolist())
+                places[key].update(offsets[is_among(stored, hashes)].tolist())
             if index.file.name not in known:
                 pairs = pairwise(_distinct(offsets))
                 known[index.file.name] = [(a, b) for a, b in pairs if a < b and follows(a, b)]
@@ -240,14 +240,14 @@ def _read_slots(reader: FileReader, geometry: Geometry, first: int, count: int) 
 
 def _sampled_spans(reader: FileReader, geometry: Geometry, count: int, follows: Follows) -> Iterator[Span]:
     """Yield the spans between neighbouring samples that show nothing wrong."""
-    starts = np.unique(np.linspace(1, count - _SAMPLED + 1, _SAMPLES).astype(int)).tolist()
+    starts = distinct(np.linspace(1, count - _SAMPLED + 1, _SAMPLES).astype(int)).tolist()
     before: int | None = None  # the last place of the sample before, if that was good
     for start in starts:
         offsets = _places(read_entries(reader, geometry, start, _SAMPLED))
-        distinct = _distinct(offsets)
-        good = all(a < b and follows(a, b) for a, b in pairwise(distinct))
-        if good and before is not None and before <= distinct[0]:
-            yield before, distinct[0]
-        if good and len(distinct) > 1:
-            yield distinct[0], distinct[-1]
-        before = distinct[-1] if good else None
+        places = _distinct(offsets)
+        good = all(a < b and follows(a, b) for a, b in pairwise(places))
+        if good and before is not None and before <= places[0]:
+            yield before, places[0]
+        if good and len(places) > 1:
+            yield places[0], places[-1]
+        before = places[-1] if good else None

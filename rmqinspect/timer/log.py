@@ -60,7 +60,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Bools, Ints, Units, find_range, groups, used_units
+from rmqinspect.codec.arrays import Bools, Ints, Units, distinct, find_range, groups, used_units
 from rmqinspect.codec.layout import Container, dtype_of, parse
 from rmqinspect.schemas.timer import (
     BLANK_MAGIC,
@@ -177,7 +177,7 @@ class TimerLog:
         units = np.zeros(len(positions), dtype_of(TimerUnit))
         found = np.zeros(len(positions), np.bool_)
         number_of = np.searchsorted(self.bases, positions, "right") - 1
-        for number in np.unique(number_of[number_of >= 0]).tolist():
+        for number in distinct(number_of[number_of >= 0]).tolist():
             part = self.files[number]
             row, rest = np.divmod(positions - part.base, UNIT_SIZE)
             inside = np.flatnonzero((number_of == number) & (rest == 0) & (row < part.rows))

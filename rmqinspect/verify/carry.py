@@ -30,7 +30,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, distinct
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.commitlog.byte_account import ByteAccount
 from rmqinspect.commitlog.gaps import Borders, Gap, Split
@@ -107,7 +107,7 @@ class Inputs:
         number = None if self.plan is None else self.plan.number_of(split)
         if self.plan is not None and number is not None:
             for kind, runs in self.plan.runs.items():
-                for file in np.unique(runs.rows_of_split(number)[:, 1]).tolist():
+                for file in distinct(runs.rows_of_split(number)[:, 1]).tolist():
                     yield kind, file
 
     def digest(self, split: Split) -> bytes:

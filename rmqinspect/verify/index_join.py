@@ -23,7 +23,7 @@ from msgspec import field
 from numpy.typing import NDArray
 
 from rmqinspect.broker.dispatch import Dispatched
-from rmqinspect.codec.arrays import groups
+from rmqinspect.codec.arrays import distinct, groups, is_among
 from rmqinspect.index.geometry import IndexFile
 from rmqinspect.loops.arrays import Int32s, Ints
 from rmqinspect.loops.pointer_rows import AT_EDGE, ENTRY_COLUMNS, ENTRY_SIZE, FAR, KEY_BITS, WRONG_ENTRY_TIME, WRONG_KEY
@@ -102,7 +102,7 @@ def join_entries(records: Dispatched, plan: CrossPlan, number: int, ranges: LogR
     def prove(at: Ints) -> Evidence:
         begin = _begin_of(plan.index[int(entries.file[at[0]])])
         newest = begin + 1000 * int(entries.values["time_diff"][at].max()) if begin > 0 else None
-        return Evidence(int(entries.row[at[0]]), len(np.unique(entries.values["physical_offset"][at])), newest)
+        return Evidence(int(entries.row[at[0]]), len(distinct(entries.values["physical_offset"][at])), newest)
 
     report = PointerReport(ENTRIES, entries, records, locate, kept)
     result.dangling = report.dangling(ranges, prove)
@@ -187,7 +187,7 @@ def _take_times(records: Dispatched, plan: CrossPlan, entries: Pointers, result:
     which = entries.which(WRONG_ENTRY_TIME)
     record = entries.record[which]
     # Of many it is the file's begin that is wrong.
-    if 0 < len(np.unique(record)) <= max(1, len(records) // 2):
+    if 0 < len(distinct(record)) <= max(1, len(records) // 2):
         begins = np.array([_begin_of(index) for index in plan.index], np.int64)
         indexed = begins[entries.file[which]] + 1000 * entries.values["time_diff"][which]
         result.wrong_times += wrong_times(records.physical_offset, records.store_timestamp, record, indexed)
@@ -220,10 +220,10 @@ def _find_missing(
         return  # each key has its entry
     keys = _keys_of(records, records.key_record[lacking])
     found = _numbers(records, keys[has_entry[keys] != 0])
-    lacking = lacking[~np.isin(_numbers(records, lacking), found)]
+    lacking = lacking[~is_among(_numbers(records, lacking), found)]
     marked = keys[records.key_kind[keys] == MARKED_ID]
-    lacking = lacking[~np.isin(lacking, marked[np.isin(_numbers(records, marked), found)] - 1)]
-    lacking = lacking[~np.isin(records.key_record[lacking], wrong_key)]
+    lacking = lacking[~is_among(lacking, marked[is_among(_numbers(records, marked), found)] - 1)]
+    lacking = lacking[~is_among(records.key_record[lacking], wrong_key)]
     # Consecutive ones among the keys that should have an entry.
     number = np.cumsum(asked)[lacking] - 1
     for first, behind in groups(number - np.arange(len(lacking))):

@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import field
 
 from rmqinspect.broker.dispatch import Dispatched
-from rmqinspect.codec.arrays import Bools, Ints, groups
+from rmqinspect.codec.arrays import Bools, Ints, distinct, groups
 from rmqinspect.codec.layout import dtype_of
 from rmqinspect.consumequeue.units import LAYOUTS, read_ext_tags
 from rmqinspect.errors import Unreadable
@@ -319,7 +319,7 @@ def _wrong_units(units: JoinedUnits) -> dict[QueueName, Ints]:
     """Return the queue offsets of the plain units that are none of a settled record, by queue."""
     plan, wrong = units.plan, units.wrong
     found: dict[QueueName, Ints] = {}
-    for file in np.unique(wrong.file).tolist():
+    for file in distinct(wrong.file).tolist():
         name = plan.queue_files[file].topic, plan.queue_files[file].queue_id
         if name in plan.plain_queues:
             offsets = wrong.values["offset"][wrong.file == file]
@@ -400,7 +400,7 @@ def _judge_ext_tags(units: JoinedUnits, unread: list[Finding]) -> None:
     plan, wrong = units.plan, units.wrong
     in_ext = wrong.which(bits.IN_EXT)
     judged = np.zeros(len(wrong.row), np.bool_)
-    for file_number in np.unique(wrong.file[in_ext]).tolist():
+    for file_number in distinct(wrong.file[in_ext]).tolist():
         file = plan.queue_files[file_number]
         name = file.topic, file.queue_id
         which, exts = in_ext[wrong.file[in_ext] == file_number], plan.ext_files.get(name, ())

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from rmqinspect.codec.arrays import Bools, Ints, Units
+from rmqinspect.codec.arrays import Bools, Ints, Units, is_among
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas.timer import BLANK_MAGIC, NO_UNIT, UNIT_SIZE, TimerUnit
@@ -63,7 +63,7 @@ class Suspects:
 
     def has(self, positions: Ints) -> Bools:
         """Return which positions are a suspect's."""
-        return np.isin(positions, self.position)
+        return is_among(positions, self.position)
 
     def judge(self, position: Ints, before: Ints, expected: Ints) -> Bools:
         """Return which of these units to report; `before` is where each leads, and is not `expected`.

@@ -25,7 +25,7 @@ import numpy as np
 from msgspec import field
 
 from rmqinspect.broker.dispatch import Dispatched
-from rmqinspect.codec.arrays import Bools, Ints
+from rmqinspect.codec.arrays import Bools, Ints, is_among
 from rmqinspect.codec.layout import Container, dtype_of
 from rmqinspect.errors import Unreadable
 from rmqinspect.rocksdb.databases import timer_units_file
@@ -360,7 +360,7 @@ def join_timer(records: Dispatched, plan: CrossPlan, number: int, ranges: LogRan
 def _judge(units: dict[str, Ints], records: Dispatched) -> tuple[Ints, Ints]:
     """Return the record that each unit points at, -1 without, and its verdict."""
     places = units["physical_offset"]
-    hit = np.isin(places, records.physical_offset)
+    hit = is_among(places, records.physical_offset)
     record = np.where(hit, np.searchsorted(records.physical_offset, places), -1)
     verdict = np.where(hit, 0, DANGLING)
     at = record[hit]

@@ -27,7 +27,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rmqinspect.codec.arrays import Ints
+from rmqinspect.codec.arrays import Ints, distinct
 from rmqinspect.commitlog.queue_offsets import Jump
 from rmqinspect.damage.patterns import explain_difference, flip_words, one_flip
 from rmqinspect.tables.capped_list import CappedList
@@ -127,7 +127,7 @@ def wrong_times(places: Ints, times: Ints, records: Ints, indexed: Ints) -> Iter
     of all entries that differ, each with the number of its record. The entries are right where they agree and fit
     between the record's neighbours better than its own time does.
     """
-    for record in np.unique(records).tolist():
+    for record in distinct(records).tolist():
         held = indexed[records == record]
         if len(held) and (held == held[0]).all():
             right, own = int(held[0]), int(times[record])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmqinspect.codec.arrays import (
@@ -11,10 +11,12 @@ from rmqinspect.codec.arrays import (
     Ints,
     Keyed,
     Span,
+    distinct,
     find,
     find_range,
     first_rule,
     intersect,
+    is_among,
     merge,
     take,
     uncovered,
@@ -35,6 +37,15 @@ def test_find_returns_the_first_equal_row(rows: list[int], wanted: list[int]) ->
     expected = [rows.index(one) if one in rows else ABSENT for one in wanted]
     assert find(ints(rows), ints(wanted)).tolist() == expected
     assert take(ints(rows), ints(expected), 7).tolist() == [one if one in rows else 7 for one in wanted]
+
+
+@given(KEYS, KEYS)
+@example([], [])
+@example(list(range(5000, 0, -1)), [1, 1, 5000, 5001])  # so many that numpy's own way is taken
+def test_distinct_values_and_members_are_those_of_numpy(values: list[int], some: list[int]) -> None:
+    assert distinct(ints(values)).tolist() == sorted(set(values))
+    assert is_among(ints(values), ints(some)).tolist() == [one in some for one in values]
+    assert is_among(ints(values), some).tolist() == [one in some for one in values]
 
 
 @given(st.lists(st.integers(0, 30), max_size=8, unique=True), st.lists(st.integers(-2, 40), max_size=12))
