@@ -49,6 +49,7 @@ def run(arguments: InfoArguments) -> int:
     facts, start, store, strips = _read(arguments, given[0])
     if not arguments.quiet:
         print(f"read {facts.bytes_read / 1e6:.1f} MB", file=sys.stderr)
+        _tell_loops(arguments)
         for remark in facts.remarks:
             print_remark(remark)
     colour = use_colour(arguments.color, arguments.output)
@@ -61,6 +62,14 @@ def run(arguments: InfoArguments) -> int:
     for problem in facts.unread:
         print_remark(f"not read: {problem}")
     return _status(facts)
+
+
+def _tell_loops(arguments: InfoArguments) -> None:
+    """Say with -v how the loops over bytes run: without it a store that is read slowly says so."""
+    if arguments.verbose:
+        from rmqinspect import loops
+
+        print_remark(f"the loops over bytes are {loops.way()}")
 
 
 def _status(facts: "Overview") -> ExitStatus:
@@ -100,6 +109,8 @@ def _tell_several(arguments: InfoArguments, given: "list[Given]") -> int:
 
     refuse_early(arguments.output, evidence := evidence_of(given))
     format_ = document_format(arguments)
+    if not arguments.quiet:
+        _tell_loops(arguments)
     answers = ask_each(arguments, given, partial(_ask, format_ != "table"))
     screen_of, colour = command_about("info", arguments, given), use_colour(arguments.color, arguments.output)
     print_answers(answers, screen_of, format_, arguments.output, evidence, colour=colour)

@@ -28,7 +28,7 @@ from rmqinspect.times import format_micros, to_micros
 from rmqinspect.version import tool_name
 
 _PACKAGE = "rmqinspect"
-_LIBRARIES = ("click", "construct", "duckdb", "msgspec", "numba", "numpy", "pyarrow", "pyspark", "rocksdict")
+_LIBRARIES = ("click", "construct", "duckdb", "msgspec", "numpy", "pyarrow", "pyspark", "rocksdict")
 _MASK = "(hidden)"
 
 
@@ -59,6 +59,7 @@ class Run(Part, frozen=True, kw_only=True):
     libraries: Annotated[
         dict[str, Annotated[str, means("version of this library")]] | None, means("the main libraries that were loaded")
     ] = None
+    loops: Annotated[str | None, means("`compiled`, or `uncompiled` and slow; null: no record was read")] = None
     tool_sha256: Annotated[str | None, means("SHA-256 of the list of the tool's own files and their digests")] = None
 
 
@@ -120,6 +121,7 @@ def describe_run(stores: Sequence[str] | None = None, started: datetime | None =
         outputs=() if hidden else tuple(map(_absolute, _begun.outputs)),
         access_times=filesystem.access_times(),
         libraries=dict(_versions()) if written else None,
+        loops=_way_of_loops() if written else None,
         tool_sha256=tool_digest() if written else None,
     )
 
@@ -164,6 +166,12 @@ def _versions() -> Iterator[tuple[str, str]]:
                 yield name, metadata.version(name)
             except metadata.PackageNotFoundError:  # on the path, and not installed
                 yield name, str(getattr(sys.modules[name], "__version__", "unknown"))
+
+
+def _way_of_loops() -> str | None:
+    """Return how the loops over bytes run, if this process has loaded any: the ground imports nothing above it."""
+    loaded = f"{_PACKAGE}.loops.records" in sys.modules
+    return sys.modules[f"{_PACKAGE}.loops"].way() if loaded else None
 
 
 # --- the tool itself ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What a user sees of loops that are not compiled: one line on stderr where much is read, and the same answers."""
 
 import io
+import json
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ from rmqinspect import loops
 from rmqinspect.cli.terminal import Progress, slow_loops_reported
 from rmqinspect.loops import LARGE, text
 from tests.support.command import Run, runner
-from tests.support.loop_ways import loop_way
+from tests.support.loop_ways import WAYS, loop_way
 from tests.support.samples import sample
 
 STORE = str(sample("healthy-4.9.7"))
@@ -40,6 +41,16 @@ def test_nothing_is_said_where_loops_are_compiled_or_little_is_read(
         loops.expect(LARGE)
         loops.expect(LARGE)
     assert len(said) == (0 if quiet else 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_info_v_and_documents_say_how_loops_run(way: str, run: Run) -> None:
+    with loop_way(way):
+        really = loops.way()
+        assert way == really or not text.COMPILED
+        assert f"the loops over bytes are {really}\n" in run("info", STORE, "-v")[2]
+        assert "the loops over bytes" not in run("info", STORE)[2]
+        assert json.loads(run("verify", STORE, "-f", "json")[1])["run"]["loops"] == really
 
 
 class Terminal(io.StringIO):

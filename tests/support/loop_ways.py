@@ -103,8 +103,8 @@ def _places(_: int) -> list[tuple[dict[str, Any], str, Any]]:
 def _names_bound_to(functions: Mapping[Any, Any]) -> list[tuple[dict[str, Any], str, Any]]:
     return [
         (vars(module), name, value)
-        for module in list(sys.modules.values())
-        if module.__name__.startswith(("rmqinspect", "tests"))
+        for known, module in list(sys.modules.items())
+        if known.startswith(("rmqinspect", "tests"))
         for name, value in list(vars(module).items())
         if type(value) in _FUNCTIONS and value in functions
     ]
