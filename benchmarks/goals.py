@@ -18,16 +18,13 @@ from benchmarks.broker import NoJavaError
 from benchmarks.measure import Loop
 from benchmarks.peers import (
     COLD_JVM,
-    COMMANDS,
     FLOOR,
     HELP,
     SAMPLE,
-    START_UPS,
     WARM_JVM,
     Peer,
     plan_jvm,
     plan_peers,
-    start_up_of,
     without_spark,
 )
 from benchmarks.rounds import Measured, describe_machine, print_costs, print_start_ups, spread
@@ -112,12 +109,10 @@ def print_goals(stores: list[Measured]) -> None:
 
 
 def _choose(every: list[Peer], only: re.Pattern[str] | None) -> list[Peer]:
-    """Return the peers whose names match, else those of the goals with all kinds of start-up; each with its own."""
+    """Return the peers whose names match, else those of the goals; each with its start-up."""
     named = {name for goal in GOALS for name in (goal.peer, goal.by)}
     chosen = {peer.name for peer in every if (only.search(peer.name) if only else peer.name in named)}
     chosen |= {peer.start_up for peer in every if peer.name in chosen and peer.start_up}
-    if only is None:
-        chosen |= {start_up_of(name, kind) for name in COMMANDS for kind in START_UPS if start_up_of(name) in chosen}
     return [peer for peer in every if peer.name in chosen]
 
 

@@ -36,11 +36,6 @@ _OF_SPARK = ("spark", "source count", "source parquet")
 _OF_NO_STORE = {HELP: "rmqinspect --help", SAMPLE: f"rmqinspect verify {ROOT / 'samples' / 'healthy-5.5.0'}"}
 _JOBS = (1, 2)
 
-START_UP, COLD, PLAIN = "start-up", "start-up, empty cache", "start-up, nothing compiled"
-
-# Kind of start-up -> when loops are compiled. The first is part of every command on a large log.
-START_UPS = {START_UP: "always", COLD: "always", PLAIN: "auto"}
-
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -54,23 +49,19 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A command line, and how its loops are compiled."""
+    """A command line, and what it reads."""
 
     words: str
     log: Log
-    cache: Path  # folder of compiled code: the user's is neither used nor changed
+    cache: Path  # folder of bytecode: the user's is neither used nor changed
     jobs: int = 1
-    kind: str | None = None  # of start-up; None: no start-up alone
 
     def run(self, folder: Path) -> Cost:
         """Run the command; what it writes is in `folder`."""
         values = {"log": self.log.folder, "store": self.log.store, "jobs": self.jobs, "out": folder / "out"}
         words = [word.format_map(values) for word in self.words.split()]
-        environment = {"NUMBA_CACHE_DIR": str(folder / "cache" if self.kind == COLD else self.cache / "numba")}
         # Whatever the machine's settings are: an installed package has its bytecode.
-        environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.cache / "python")}
-        if self.kind:
-            environment["RMQINSPECT_COMPILE"] = START_UPS[self.kind]
+        environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.cache)}
         return run_process([sys.executable, "-m", *words], environment)
 
 
@@ -91,11 +82,9 @@ def plan_peers(log: Log, tiny: Log, bounds: Loop, cache: Path, *, spark: bool) -
             yield Peer("rows", _asking(bounds, "rows"))
         for jobs in _JOBS:
             yield Peer(f"{name} -j {jobs}", _Command(words, log, cache, jobs).run, start_up_of(name))
-        for kind in START_UPS:
-            start = _Command(words, tiny, cache, _JOBS[0], kind)
-            yield Peer(start_up_of(name, kind), start.run, reads=False)
+        yield Peer(start_up_of(name), _Command(words, tiny, cache).run, reads=False)
     for name, words in _OF_NO_STORE.items():
-        yield Peer(name, _Command(words, tiny, cache, kind=PLAIN).run, reads=False)
+        yield Peer(name, _Command(words, tiny, cache).run, reads=False)
 
 
 def plan_jvm(log: Log, scratch: Path, stack: ExitStack) -> Iterator[Peer]:
@@ -118,9 +107,9 @@ def plan_jvm(log: Log, scratch: Path, stack: ExitStack) -> Iterator[Peer]:
     yield Peer(COLD_JVM, lambda _: run_process(command(log.folder, scratch / "cold"), stdin=b"\n"))
 
 
-def start_up_of(name: str, kind: str = START_UP) -> str:
+def start_up_of(name: str) -> str:
     """Return the name of the peer that measures the start-up of a command."""
-    return f"{name}, {kind}"
+    return f"{name}, start-up"
 
 
 def _asking(bounds: Loop, request: str) -> Callable[[Path], Cost]:

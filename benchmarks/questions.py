@@ -146,11 +146,7 @@ def summaries(store: str) -> Iterator[Question]:
 def measure(questions: list[Question], rounds: int, cache: Path) -> None:
     """Measure all in turn, after a round that fills the caches, and print a row for each."""
     # Whatever the machine's settings are: an installed package has its bytecode.
-    environment = {
-        "NUMBA_CACHE_DIR": str(cache / "numba"),
-        "PYTHONDONTWRITEBYTECODE": "",
-        "PYTHONPYCACHEPREFIX": str(cache / "python"),
-    }
+    environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache)}
 
     def run(words: list[str]) -> Cost:
         return run_process(words, environment, may_fail=True)

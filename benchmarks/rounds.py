@@ -13,7 +13,7 @@ from statistics import median
 from typing import IO
 
 from benchmarks.measure import Cost
-from benchmarks.peers import COMMANDS, START_UPS, Peer, start_up_of
+from benchmarks.peers import COMMANDS, Peer, start_up_of
 from benchmarks.stores import Log
 from rmqinspect.version import tool_name
 
@@ -71,18 +71,15 @@ def print_costs(measured: Measured) -> None:
 
 
 def print_start_ups(measured: Measured) -> None:
-    """Print what each command takes before it reads, by kind of start-up."""
+    """Print what each command takes before it reads."""
     names = [name for name in COMMANDS if start_up_of(name) in measured.costs]
     if not names:
         return
-    print(f"\n| wall s / CPU s, medians | {' | '.join(START_UPS)} |\n|---|{'---|' * len(START_UPS)}")
+    print("\n| wall s / CPU s, medians | start-up |\n|---|---|")
     for name in names:
-        cells = []
-        for kind in START_UPS:
-            costs = measured.costs.get(start_up_of(name, kind), [])
-            walls, cpus = [cost.wall for cost in costs], [cost.cpu for cost in costs]
-            cells.append(f"{median(walls):.2f} / {median(cpus):.2f}" if costs else "")
-        print(f"| {name} | {' | '.join(cells)} |")
+        costs = measured.costs[start_up_of(name)]
+        wall, cpu = median(cost.wall for cost in costs), median(cost.cpu for cost in costs)
+        print(f"| {name} | {wall:.2f} / {cpu:.2f} |")
 
 
 def spread(values: Iterable[float]) -> str:

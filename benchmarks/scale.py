@@ -78,15 +78,14 @@ Constants = dict[str, dict[str, float]]  # of each command, by name
 # --- running ----------------------------------------------------------------------------------------
 
 
-def run(words: Sequence[str], stores: Sequence[str], out: Path, *, compiled: bool, rounds: int) -> tuple[Cost, int]:
+def run(words: Sequence[str], stores: Sequence[str], out: Path, *, rounds: int) -> tuple[Cost, int]:
     """Return the median cost of a command about stores, and the bytes that it wrote."""
     listed = [part for word in words for part in (("--stores-from", "-") if word == "STORES" else (word,))]
     command = [sys.executable, "-m", "rmqinspect", *(str(out) if word == "OUT" else word for word in listed)]
-    environment = {"RMQINSPECT_COMPILE": "always"} if compiled else {}
     costs = []
     for _ in range(rounds):
         shutil.rmtree(out, ignore_errors=True)
-        costs.append(run_process([*command, "-j", "2"], environment, "\n".join(stores).encode(), may_fail=True))
+        costs.append(run_process([*command, "-j", "2"], stdin="\n".join(stores).encode(), may_fail=True))
     written = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     shutil.rmtree(out, ignore_errors=True)
     if bad := {cost.status for cost in costs} - {0, 3}:
@@ -116,10 +115,10 @@ def measure_log(stores: Sequence[str], tiny: str, out: Path, rounds: int) -> Con
     """Return by command and store the CPU seconds, peak MB and written GiB for each GiB of log."""
     found: Constants = {}
     for name, words in COMMANDS.items():
-        start, _ = run(words, [tiny], out, compiled=True, rounds=rounds)
+        start, _ = run(words, [tiny], out, rounds=rounds)
         for store in stores:
             size = sum(file.stat().st_size for file in Path(store, "commitlog").iterdir()) / GIB
-            cost, written = run(words, [store], out, compiled=True, rounds=rounds)
+            cost, written = run(words, [store], out, rounds=rounds)
             key = f"{name} of {Path(store).name}"
             found[key] = {
                 "CPU s a GiB": max(cost.cpu - start.cpu, 0.0) / size,
@@ -133,8 +132,8 @@ def measure_fleet(stores: Sequence[str], out: Path, rounds: int) -> Constants:
     """Return by command the CPU seconds of the start and of each small store, and the peak MB with many."""
     found: Constants = {}
     for name, words in COMMANDS.items():
-        few, _ = run(words, stores[:FEW], out, compiled=False, rounds=rounds)
-        many, written = run(words, stores, out, compiled=False, rounds=rounds)
+        few, _ = run(words, stores[:FEW], out, rounds=rounds)
+        many, written = run(words, stores, out, rounds=rounds)
         each = (many.cpu - few.cpu) / (len(stores) - FEW)
         found[name] = {
             "CPU s, start": few.cpu - FEW * each,
@@ -153,9 +152,9 @@ def measure_shape(small: str, long: Sequence[str], wide: Sequence[str], out: Pat
     """
     found: Constants = {}
     for name, words in COMMANDS.items():
-        start, _ = run(words, [small], out, compiled=True, rounds=rounds)
-        of_long, _ = run(words, long, out, compiled=True, rounds=rounds)
-        of_wide, _ = run(words, wide, out, compiled=True, rounds=rounds)
+        start, _ = run(words, [small], out, rounds=rounds)
+        of_long, _ = run(words, long, out, rounds=rounds)
+        of_wide, _ = run(words, wide, out, rounds=rounds)
         found[name] = {
             "CPU ms a further segment": (of_long.cpu - start.cpu) / len(long) / _SEGMENTS * 1e3,
             "CPU ms a further queue": (of_wide.cpu - start.cpu) / len(wide) / (TOPICS * QUEUES - _QUEUES) * 1e3,

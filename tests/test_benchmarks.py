@@ -19,7 +19,7 @@ from benchmarks.make_store import (
     make_store,
     write_sparse_store,
 )
-from benchmarks.peers import START_UP, START_UPS, plan_peers
+from benchmarks.peers import plan_peers
 from benchmarks.stores import opened
 from rmqinspect.index.geometry import DEFAULT_GEOMETRY, Geometry, read_index_files
 from rmqinspect.store.discover import open_store
@@ -130,9 +130,8 @@ def test_the_same_seed_makes_the_same_store(tmp_path: Path) -> None:
 
 @pytest.mark.all_cases
 def test_the_benchmark_prints_a_row_per_peer_and_goals_and_leaves_no_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(START_UPS, START_UP, "never")  # compiling takes long
     out = tmp_path / "out.jsonl"
     folders = ["--keep", str(tmp_path), "--scratch", str(tmp_path)]
     only = ["--only", "^(read, 1|floor|export -j 1$)"]
