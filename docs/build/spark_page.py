@@ -37,9 +37,8 @@ source which columns a query needs, so without it all are computed.
 ## Which Python
 
 Spark runs the source in separate Python processes: `PYSPARK_PYTHON`, else the first `python3` on `PATH`. They need this
-package (installed, or by `--py-files`), `construct`, `pyarrow` and `numpy`; with the option `config` also
-`javaproperties`; to be fast also `numba`, `isal`, and a folder for [compiled loops](compiling.md#spark). If a notebook
-fails with `ModuleNotFoundError`, its environment is not on `PATH`; set this before the session starts:
+package (installed, or as an archive), `construct`, `msgspec`, `pyarrow` and `numpy`; with the option `config` also
+`javaproperties`; to be fast also `isal`. If a notebook fails with `ModuleNotFoundError`, its environment is not on `PATH`; set this before the session starts:
 
 ```python
 import os, sys
@@ -49,19 +48,22 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 `rmqinspect export` does this itself for workers on the same machine.
 
-On a cluster, ship the package as a zip made from an unpacked wheel (in the repository `schemas/` lies beside the
+On a cluster, ship the package as an archive made from an unpacked wheel (in the repository `schemas/` lies beside the
 package, in the wheel it is `rmqinspect/schemas`). The stores need the same path on all executors:
 
 ```sh
 pip wheel --no-deps -w dist . && python3 -m zipfile -e dist/rmqinspect-*.whl dist/wheel
 python3 -m compileall -q -b dist/wheel
 (cd dist/wheel && python3 -m zipfile -c ../rmqinspect.zip *)
-spark-submit --master spark://HOST:7077 --py-files dist/rmqinspect.zip job.py
+PYTHONPATH=dist/wheel spark-submit --master spark://HOST:7077 --archives dist/rmqinspect.zip#rmqinspect-package \
+    --conf spark.executorEnv.PYTHONPATH=rmqinspect-package job.py
 ```
 
-`compileall` spares each new Python worker a second or two; it is of use where all have the Python that ran it. The
-libraries have to be there for `spark.pyspark.python` of the executors. tests/spark/test_cluster.py runs this on two
-workers that have nothing else of this package.
+Executors unpack an archive. Python also imports from a zip that `--py-files` sends, but no
+[compiled loops](install.md#compiled-loops): reading then takes SLOWER times as long. They need executors of the same kind of
+machine as the one that built the wheel. `compileall` spares each new Python worker a second or two; it is of use where all
+have the Python that ran it. The libraries have to be there for `spark.pyspark.python` of the executors.
+tests/spark/test_cluster.py runs this on two workers that have nothing else of this package.
 
 ## On a cluster
 

@@ -24,7 +24,7 @@ from tests.support.sparks import quiet, require_java
 
 pytestmark = [quiet, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")]
 
-# What the driver does, where only the archive is on its path.
+# What the driver does, where only what is in the archive is on its path.
 JOB = """
 import json, sys
 from pathlib import Path
@@ -36,12 +36,21 @@ import rmqinspect
 from rmqinspect.cli import main
 from rmqinspect.spark import register
 
-assert ".zip" in rmqinspect.__file__, rmqinspect.__file__
 out, stores, few, words, remote, (lake, options) = Path(sys.argv[1]), *map(json.loads, sys.argv[2:])
 spark = SparkSession.builder.getOrCreate()
 register(spark)
-where = spark.sparkContext.parallelize(range(2), 2).map(lambda _: __import__("rmqinspect").__file__).collect()
-assert all(".zip" in path for path in where), where
+
+
+def package(_):
+    import rmqinspect
+    from rmqinspect import loops
+
+    return rmqinspect.__file__, loops.way()
+
+
+here = package(None)
+there = spark.sparkContext.parallelize(range(2), 2).map(package).collect()
+assert all("rmqinspect-package" in file and way == here[1] for file, way in there), (here, there)
 frame = spark.read.format("rocketmq").option("split_size", "300000").load(stores)
 pq.write_table(frame.toArrow(), out / "rows.parquet")
 status = main(["export", *stores, *words, "--engine", "spark", "-o", str(out / "small")])

@@ -19,6 +19,7 @@ from py_compile import PycInvalidationMode
 
 from tests.support.samples import ROOT
 
+FOLDER = "rmqinspect-package"  # where executors unpack the archive
 _PATIENCE = 120  # seconds
 _SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -62,7 +63,7 @@ class Cluster:
         return [pid for worker in self.workers for pid in _children(worker.pid)]
 
     def submit(self, script: str, arguments: Sequence[str], **settings: str) -> "subprocess.Popen[str]":
-        """Start a driver, whose Python sees the archive only; `settings` have `_` for `.`, and `__` for `_`."""
+        """Start a driver, which sees what is in the archive only; `settings` have `_` for `.`, and `__` for `_`."""
         job = self.place / "job.py"
         job.write_text(script)
         conf = {
@@ -72,18 +73,17 @@ class Cluster:
             "spark.driver.extraJavaOptions": _SMALL,
             "spark.executor.extraJavaOptions": _SMALL,
             "spark.pyspark.python": str(self.python),
+            "spark.executorEnv.PYTHONPATH": FOLDER,
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
             **{name.replace("_", ".").replace("..", "_"): value for name, value in settings.items()},
         }
-        cache = os.environ.get("NUMBA_CACHE_DIR")
-        if cache is not None:
-            conf["spark.executorEnv.NUMBA_CACHE_DIR"] = cache
         words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        archive = ["--archives", f"{self.archive}#{FOLDER}"]
         return subprocess.Popen(
-            [_program("spark-submit"), "--master", self.url, *words, "--py-files", self.archive, job, *arguments],
+            [_program("spark-submit"), "--master", self.url, *words, *archive, job, *arguments],
             cwd=self.place,
-            env=clean(),
+            env={**clean(), "PYTHONPATH": str(self.place / "wheel")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
