@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from install import compile_loops
 from rmqinspect.system import filesystem
 from tests.support import oracle
 from tests.support.hdfs_cluster import hdfs  # noqa: F401 (a fixture of all tests)
@@ -41,8 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Restore SIGINT, which a shell ignores in background jobs, and SIGHUP, which nohup ignores.
 
-    Tests of interrupted commands and their children need them.
+    Tests of interrupted commands and their children need them. Refuse to test compiled loops of other sources.
     """
+    if compile_loops.stale():
+        raise pytest.UsageError("the compiled loops are of other sources; to build: python install/compile_loops.py")
     if config.getoption("numprocesses", None):
         oracle.share()
     os.environ["RMQINSPECT_PAGER"] = ""  # commands that a test runs may have the terminal of pytest -s
@@ -83,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """Forget after each test what it opened: where evidence lay nothing is written, loops that are compiled neither.
+    """Forget after each test what it opened: where evidence lay nothing is written.
 
     A file in the folder for temporary ones would make evidence of all folders of later tests.
     """

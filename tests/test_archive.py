@@ -1,4 +1,4 @@
-"""Installations without PySpark: the files of requirements, and one file that runs where there is only Python."""
+"""Installations without PySpark: the file of requirements, and one file that runs where there is only Python."""
 
 import os
 import subprocess
@@ -12,15 +12,11 @@ import pytest
 from tests.support.samples import ROOT, sample
 
 
-def _requirements(name: str) -> list[str]:
-    lines = (ROOT / "install" / name).read_text().splitlines()
-    return [line for line in lines if not line.startswith("#")]
-
-
-def test_requirements_of_a_host_are_those_of_the_package_without_spark_and_the_compiler() -> None:
+def test_requirements_of_a_host_are_those_of_the_package_without_spark() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    assert _requirements("host.txt") == [line for line in project if not line.startswith("pyspark")]
-    assert _requirements("small.txt") == [line for line in _requirements("host.txt") if not line.startswith("numba")]
+    lines = (ROOT / "install" / "host.txt").read_text().splitlines()
+    asked = [line for line in lines if not line.startswith("#")]
+    assert asked == [line for line in project if not line.startswith("pyspark")]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +38,7 @@ def _run(python: Path, archive: Path, *arguments: str | Path) -> tuple[int, str]
 
 def test_one_file_runs_where_there_is_only_python(python: Path, tmp_path: Path) -> None:
     archive = tmp_path / "rmqinspect.pex"
-    build: list[str | Path] = [sys.executable, ROOT / "install" / "archive.py", "--small", "--no-compress"]
+    build: list[str | Path] = [sys.executable, ROOT / "install" / "archive.py", "--no-compress"]
     before = sorted(path.name for path in ROOT.iterdir())
     subprocess.run([*build, "--libraries-from", sys.prefix, "-o", archive], check=True, capture_output=True)
     assert sorted(path.name for path in ROOT.iterdir()) == before

@@ -1,6 +1,7 @@
 """What is built and installed is the package and nothing else, and it runs away from the checkout.
 
-Everything is built from a copy of the tree: setuptools leaves folders behind. Nothing needs a network.
+Everything is built from a copy of the tree: setuptools leaves folders behind. Nothing needs a network, and nothing is
+compiled: tests/test_compile_loops.py does that.
 """
 
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from install import compile_loops
 from tests.support.documents import page_of, table_of
 from tests.support.samples import ROOT, sample
 
@@ -28,22 +30,27 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 MAN_PAGE = f"rmqinspect-{VERSION}.data/data/share/man/man1/rmqinspect.1"
 
 # Folders of the checkout that no build may need.
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "samples", "*.tar.xz")
+LEFT_OUT = shutil.ignore_patterns(
+    ".*", "__pycache__", "*.egg-info", "build", "dist", "samples", "data", "*.so", compile_loops.STAMP.name
+)
+
+# What only a build reads, and what it makes.
+NOT_INSTALLED = (".pyc", ".pxd", ".h", ".so", compile_loops.STAMP.suffix)
 
 
-def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
+def run(*command: str | Path, cwd: Path, status: int = 0, loops: str = compile_loops.UNCOMPILED) -> str:
     """Run a command that does not see this checkout or this run's settings, and return what it prints."""
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    clean = {name: value for name, value in os.environ.items() if name not in ours}
+    clean = {name: value for name, value in os.environ.items() if name not in ours} | {compile_loops.VARIABLE: loops}
     ended = subprocess.run(command, cwd=cwd, env=clean, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8")
     said = f"{command}: {ended.returncode}\n{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
     assert ended.returncode == status, said
     return ended.stdout
 
 
-def build(kind: str, tree: Path, out: Path) -> Path:
+def build(kind: str, tree: Path, out: Path, loops: str = compile_loops.UNCOMPILED) -> Path:
     """Build a `wheel` or an `sdist` of `tree` with this environment's setuptools."""
-    run(sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", out, tree, cwd=tree)
+    run(sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", out, tree, cwd=tree, loops=loops)
     (made,) = out.iterdir()
     return made
 
@@ -55,7 +62,7 @@ def package_files(root: Path) -> set[str]:
         # os.walk does not follow the link rmqinspect/schemas; a glob may.
         for place, _, files in os.walk(folder):
             below = Path(place).relative_to(folder)
-            found |= {(Path(name) / below / file).as_posix() for file in files if not file.endswith(".pyc")}
+            found |= {(Path(name) / below / file).as_posix() for file in files if not file.endswith(NOT_INSTALLED)}
     return found
 
 
@@ -144,6 +151,23 @@ def test_a_wheel_holds_every_file_of_the_package_once_and_nothing_else(wheel: Pa
     assert "rmqinspect/py.typed" in names
 
 
+def test_a_wheel_with_compiled_loops_holds_them_and_says_for_which_machines(
+    wheel: Path, checkout: Path, tmp_path: Path
+) -> None:
+    loops, modules = checkout / "rmqinspect" / "loops", (compile_loops.SHARED, *compile_loops.MODULES)
+    for name in modules:
+        (loops / f"{name}{compile_loops.SUFFIX}").write_text(name)
+    (loops / compile_loops.STAMP.name).write_text(compile_loops._digest(""))
+    compiled = build("wheel", checkout, tmp_path / "out", loops="")
+    added = {f"rmqinspect/loops/{name}{compile_loops.SUFFIX}" for name in modules}
+    assert wheel_files(compiled) == sorted({*wheel_files(wheel), *added})
+    with zipfile.ZipFile(compiled) as archive:
+        assert all(archive.read(name).decode() == Path(name).name.partition(".")[0] for name in added)
+    *_, python, abi, platform = compiled.stem.split("-")
+    assert (python, abi) == ("cp311", "abi3") and platform != "any"
+    assert wheel.name.endswith("-py3-none-any.whl")
+
+
 def test_the_metadata_says_what_it_is_and_names_no_address(wheel: Path) -> None:
     about = metadata_of(wheel)
     assert (about["Name"], about["Version"], about["License-Expression"]) == ("rmqinspect", VERSION, "Apache-2.0")
@@ -185,6 +209,11 @@ def test_an_sdist_holds_schemas_once_and_no_link_and_builds_the_same_wheel(
     assert {f"{top}/LICENSE", f"{top}/README.md", f"{top}/pyproject.toml"} <= set(names)
     assert not any("/tests/" in name or "/samples/" in name for name in names)
     assert f"{top}/docs/rmqinspect.1" in names
+    assert {f"{top}/install/{name}" for name in ("backend.py", "compile_loops.py", "python-headers.tar.xz")} <= set(
+        names
+    )
+    assert {f"{top}/rmqinspect/loops/{name}" for name in ("records.pxd", "loads.pxd", "loads.h")} <= set(names)
+    assert not any(name.endswith((".so", compile_loops.STAMP.suffix)) for name in names)
     assert sdist.stat().st_size < 2_000_000
 
     again = build("wheel", tmp_path / "unpacked" / top, tmp_path / "wheel")

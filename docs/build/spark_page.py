@@ -38,7 +38,8 @@ source which columns a query needs, so without it all are computed.
 
 Spark runs the source in separate Python processes: `PYSPARK_PYTHON`, else the first `python3` on `PATH`. They need this
 package (installed, or as an archive), `construct`, `msgspec`, `pyarrow` and `numpy`; with the option `config` also
-`javaproperties`; to be fast also `isal`. If a notebook fails with `ModuleNotFoundError`, its environment is not on `PATH`; set this before the session starts:
+`javaproperties`; to be fast also `isal`. If a notebook fails with `ModuleNotFoundError`, its environment is not on
+`PATH`; set this before the session starts:
 
 ```python
 import os, sys
@@ -60,8 +61,8 @@ PYTHONPATH=dist/wheel spark-submit --master spark://HOST:7077 --archives dist/rm
 ```
 
 Executors unpack an archive. Python also imports from a zip that `--py-files` sends, but no
-[compiled loops](install.md#compiled-loops): reading then takes SLOWER times as long. They need executors of the same kind of
-machine as the one that built the wheel. `compileall` spares each new Python worker a second or two; it is of use where all
+[compiled loops](install.md#compiled-loops): reading then takes up to a hundred times as long. They are for the
+kind of machine that built the wheel. `compileall` spares each new Python worker a second or two; it is of use where all
 have the Python that ran it. The libraries have to be there for `spark.pyspark.python` of the executors.
 tests/spark/test_cluster.py runs this on two workers that have nothing else of this package.
 

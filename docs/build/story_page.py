@@ -94,8 +94,8 @@ COMMANDS = {
     "again": "rmqinspect verify new",
 }
 
-# What differs from machine to machine: how much of a hole is read, how a file is copied, when a loop is compiled.
-_VARIES = ((r"^read [0-9.]+ \w+\n", ""), (r"^compiling \(once\)\n", ""), (r"\breflinked\b", "copied"))
+# What differs from machine to machine: how much of a hole is read, how a file is copied.
+_VARIES = ((r"^read [0-9.]+ \w+\n", ""), (r"\breflinked\b", "copied"))
 
 
 def page(folder: Path) -> str:

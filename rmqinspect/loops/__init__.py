@@ -24,7 +24,8 @@ from collections.abc import Callable
 LARGE = 12 << 20
 """Bytes of records from which on uncompiled loops are worth a word."""
 
-MEND = "pip install --force-reinstall --no-deps rmqinspect, where a C compiler or an index of packages can be reached"
+MEND = "pip install --force-reinstall --no-deps ."
+"""What compiles the loops of an installation, in a clone: docs/install.md."""
 
 _say: Callable[[str], None] | None = None
 _is_said = False
@@ -47,7 +48,8 @@ def expect(size: int) -> None:
     global _is_said
     if size >= LARGE and _say is not None and not _is_said and not is_compiled():
         _is_said = True
-        _say(f"its loops are not compiled: reading takes up to a hundred times as long; {MEND}")
+        slow = "the loops over bytes are not compiled: reading takes up to a hundred times as long"
+        _say(f"{slow}; to compile them, in a clone of rmqinspect: {MEND}")
 
 
 def on_slow(say: Callable[[str], None] | None) -> None:

@@ -66,7 +66,7 @@ def test_on_a_terminal_the_line_takes_the_place_of_the_progress_line(monkeypatch
     with loop_way("uncompiled"), slow_loops_reported(quiet=False):
         for size in (LARGE - 1, LARGE, LARGE):
             loops.expect(size)
-    assert terminal.getvalue().startswith("\r\x1b[Kits loops are not compiled: ")
+    assert terminal.getvalue().startswith("\r\x1b[Kthe loops over bytes are not compiled: ")
     assert terminal.getvalue().count("\n") == 1
 
 

@@ -33,8 +33,6 @@ SESSIONS = {
 # What differs between machines and days, and what stands for it.
 _VARIES = (
     (r"(\"tool\": ?\"rmqinspect) [^\"]+", r"\1 ..."),
-    # When the loops are compiled depends on how long they ran uncompiled, on a loaded machine sooner.
-    (r"^> compiling \(once\)\n", ""),
     # A copy shares its blocks where the file system can.
     (r"\breflinked\b", "copied"),
     # How much `info` reads depends on whether the file system kept the holes of the store.
