@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.samples import sample
 
-_MOST_MODULES = 460
+_MOST_MODULES = 450
 """Modules that `info` of a sample needs at most, of this package and of all others."""
 
 _RUN = """

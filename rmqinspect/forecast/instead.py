@@ -29,7 +29,6 @@ from rmqinspect.broker.version_estimate import RELEASES
 from rmqinspect.commitlog.missing import doubles_of
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.consumequeue.units import message_mask, read_units
-from rmqinspect.damage.flipped_bit import flipped_bit
 from rmqinspect.errors import Unreadable
 from rmqinspect.forecast.evidence import ABORT
 from rmqinspect.forecast.losses import segments_of
@@ -188,6 +187,10 @@ def _unblocked(worst: Outcome, after: After) -> Iterator[tuple[Remedy, Outcome]]
 
 def _with_bits_set_back(worst: Outcome, store: Store | None, after: After) -> Iterator[tuple[Remedy, Outcome]]:
     """Yield the flipped bits that end the log one after the other, set back, and what a start does then."""
+    if worst.rejected is None:
+        return
+    from rmqinspect.damage.flipped_bit import flipped_bit  # most logs are sound
+
     remedy, outcome = NO_REMEDY, worst
     while store is not None and outcome.rejected is not None and len(remedy.bits) < _MOST_STEPS:
         segment = store.segment_at(outcome.rejected.physical_offset)

@@ -14,7 +14,7 @@ no more is kept than sums for each queue, however long the log is: its units say
     log        5 6 ??? 8 9          kept: 9             wrong units: 7
 """
 
-import secrets
+import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
@@ -91,7 +91,9 @@ class Settled(NamedTuple):
     next_offset: int = 0  # behind the highest
 
 
-_MULTIPLIERS = [np.uint64(secrets.randbits(64) | 1) for _ in range(3)]  # nobody can write a store to fit them
+_MULTIPLIERS = [
+    np.uint64(int.from_bytes(os.urandom(8), "big") | 1) for _ in range(3)
+]  # nobody can write a store to fit them
 _HALF = np.uint64(32)
 
 

@@ -14,9 +14,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rmqinspect.broker.client import OTHER_RECORD
-from rmqinspect.broker.consumer_queue import ConsumerLog, open_queue
-from rmqinspect.broker.drain import alike, drain
 from rmqinspect.broker.eras import Era, rules_of_start
 from rmqinspect.broker.version_estimate import RELEASES, estimate
 from rmqinspect.broker.version_evidence import OtherWriter, gather, names_in, other_writer
@@ -379,6 +376,10 @@ class Teller:
         self, outcome: Outcome, topic: str, queue_id: int, doubtful: Sequence[int], begin: int, end: int
     ) -> tuple[int, int, int]:
         """Return how many messages of a queue are wrong, jumped over, and another one of the topic."""
+        from rmqinspect.broker.client import OTHER_RECORD  # only units that are in doubt are drained
+        from rmqinspect.broker.consumer_queue import ConsumerLog, open_queue
+        from rmqinspect.broker.drain import drain
+
         store, wrong, jumped, others = self._evidence.store, 0, 0, 0
         queue = open_queue(store, topic, queue_id)
         if queue is None:
@@ -398,6 +399,8 @@ class Teller:
     @cached_property
     def _like(self) -> dict[str, int]:
         """By release, the number of those whose brokers and clients go on alike behind damage."""
+        from rmqinspect.broker.drain import alike
+
         return {release: number for number, releases in enumerate(alike()) for release in releases}
 
     @cached_property

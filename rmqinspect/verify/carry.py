@@ -22,7 +22,7 @@ import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, get_origin
 
 import msgspec
@@ -353,8 +353,11 @@ def _from_wire(kind: Any, value: Any) -> Any:
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_wire)
-_SPLITS = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
-_SPLIT = msgspec.msgpack.Decoder(KeptSplit, dec_hook=_from_wire)
+
+
+@cache  # made with its first use, for which it reads the types of all that is kept
+def _decoder() -> msgspec.msgpack.Decoder[KeptSplit]:
+    return msgspec.msgpack.Decoder(KeptSplit, dec_hook=_from_wire)
 
 
 def encode(value: Any) -> bytes:
@@ -368,7 +371,7 @@ def decode_split(raw: bytes) -> KeptSplit:
     :raises ValueError: the bytes are not one.
     """
     try:
-        return _SPLIT.decode(raw)
+        return _decoder().decode(raw)
     except (KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(str(error)) from error
 
@@ -398,7 +401,7 @@ def unpack_splits(text: str) -> list[tuple[int, bytes]]:
 
     :raises ValueError: the text is no such state.
     """
-    return _SPLITS.decode(unpack(text))
+    return msgspec.msgpack.decode(unpack(text), type=list[tuple[int, bytes]])
 
 
 def _kept_bytes(result: SplitResult, inputs: Inputs) -> bytes | None:

@@ -183,9 +183,6 @@ class _Wire(msgspec.Struct, array_like=True):
     prefixes: dict[str, Prefix]
 
 
-_DECODER = msgspec.msgpack.Decoder(_Wire)
-
-
 class KeptSurveys(Struct):
     """The surveys of a run, and the digests of the rows of each file."""
 
@@ -217,7 +214,7 @@ class KeptSurveys(Struct):
         :raises ValueError: the text is none.
         """
         try:
-            wire = _DECODER.decode(unpack(text))
+            wire = msgspec.msgpack.decode(unpack(text), type=_Wire)
         except (KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(str(error)) from error
         queues = {kept.files[0]: kept for kept in wire.queues if kept.files}

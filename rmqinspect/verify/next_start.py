@@ -12,7 +12,6 @@ from rmqinspect.broker.acknowledged import acknowledged_words
 from rmqinspect.document import Part, means
 from rmqinspect.forecast.advice import Action, FirstStep, first_step
 from rmqinspect.forecast.check import REASONS
-from rmqinspect.forecast.document import outcome_document
 from rmqinspect.forecast.outcome import Forecast, Outcome, Verdict
 from rmqinspect.forecast.versions import ForecastRequest, forecast
 from rmqinspect.forecast.words import (
@@ -239,6 +238,8 @@ def start_document(
 
 
 def _version(outcome: Outcome) -> dict[str, Any]:
+    from rmqinspect.forecast.document import outcome_document  # for a report, and no screen
+
     whole = outcome_document(outcome)
     counted = {name: whole[name] for name in VERSION_FIELDS}
     if outcome.losses_counted:

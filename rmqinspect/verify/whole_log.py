@@ -36,8 +36,6 @@ from rmqinspect.commitlog.queue_offsets import Jump, Queue
 from rmqinspect.commitlog.record_reader import RecordReader
 from rmqinspect.commitlog.records import Records
 from rmqinspect.consumequeue.units import messages_in
-from rmqinspect.damage.diagnose import explain_gap
-from rmqinspect.damage.misplaced import explain_own_offset
 from rmqinspect.damage.patterns import explain_difference
 from rmqinspect.errors import Unreadable
 from rmqinspect.schemas import dledger, message
@@ -148,7 +146,7 @@ class GapJudge:
             code, what = "CL-ZERO-INSIDE", f"zeros inside the log: pages were lost; {REASONS[reason]}"
         else:
             code, what = _CODE_OF_REASON[reason], REASONS[reason]
-        why = self._causes.explain(lambda: explain_gap(self._store, segment, start, stop)) if unknown else ""
+        why = self._causes.explain(lambda: _cause_of_gap(self._store, segment, start, stop)) if unknown else ""
         return Finding(
             code,
             f"{what}; {after}{why}",
@@ -376,7 +374,7 @@ class LogJudge:
         segment = self.store.segment_at(offset) if finding.code == "CL-OFFSET" else None
         if segment is None:
             return finding
-        why = self._causes.explain(lambda: explain_own_offset(self.store, segment, offset))
+        why = self._causes.explain(lambda: _cause_of_own_offset(self.store, segment, offset))
         return replace(finding, message=finding.message + why)
 
     # --- queues and times -----------------------------------------------------------------------
@@ -498,3 +496,18 @@ def first_unit(file: QueueFile) -> int | None:
             if len(messages):
                 return int(messages["physical_offset"][0])
     return None
+
+
+# What explains damage is loaded where there is some.
+
+
+def _cause_of_gap(store: Store, segment: Segment, start: int, end: int) -> str | None:
+    from rmqinspect.damage.diagnose import explain_gap
+
+    return explain_gap(store, segment, start, end)
+
+
+def _cause_of_own_offset(store: Store, segment: Segment, offset: int) -> str | None:
+    from rmqinspect.damage.misplaced import explain_own_offset
+
+    return explain_own_offset(store, segment, offset)
