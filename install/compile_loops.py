@@ -116,7 +116,9 @@ def compile_loops(out: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         with tarfile.open(HEADERS) as archive:
-            archive.extractall(place / "include", filter="data")
+            # A filter is new in 3.11.4.
+            archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
+            archive.extractall(place / "include")
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             of_arrays = pool.submit(_compile_shared, compiler, place)
             _translate(place)
@@ -203,7 +205,7 @@ def compile_or_say(out: Path) -> str:
     """Write an extension of each module into a folder, or none where that is not possible; return what was done."""
     try:
         compiler = compile_loops(out)
-    except NotCompiled as reason:
+    except (NotCompiled, OSError) as reason:  # a full disk, too
         return f"the loops are NOT compiled, and run as Python: {reason}"
     return f"the loops are compiled by: {shlex.join(compiler)}{', with bounds checks' if mode() == CHECKED else ''}"
 
