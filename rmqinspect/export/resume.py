@@ -111,6 +111,8 @@ class _Results(pickle.Unpickler):
                 return found
         if module_name.startswith("numpy") and global_name in ("dtype", "ndarray", "_frombuffer", "_reconstruct"):
             return super().find_class(module_name, global_name)
+        if module_name.split(".")[0] == "msgspec" and global_name == "rebuild":  # structs with fields by keyword only
+            return super().find_class(module_name, global_name)
         raise pickle.UnpicklingError(f"{module_name}.{global_name}")
 
 
