@@ -112,6 +112,7 @@ window, which find each field at a place computed from it. Tests read the same b
 | who opens and plans a store of many | `export/apart.py`, `export/shared.py`; loads: `spark/planning.py` |
 | what is asked of object storage, and what is kept | `system/remote.py`, `system/read_ahead.py` |
 | loops that are compiled; what is written in C | `loops/__init__.py`; `loops/loads.h` |
+| how loops are compiled, and get into a wheel | `install/compile_loops.py`; `install/backend.py` |
 
 ## Words
 
