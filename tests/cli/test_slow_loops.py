@@ -8,9 +8,9 @@ import pytest
 
 from rmqinspect import loops
 from rmqinspect.cli.terminal import Progress, slow_loops_reported
-from rmqinspect.loops import LARGE, text
+from rmqinspect.loops import LARGE
 from tests.support.command import Run, runner
-from tests.support.loop_ways import WAYS, loop_way
+from tests.support.loop_ways import MODULES, WAYS, loop_way
 from tests.support.samples import sample
 
 STORE = str(sample("healthy-4.9.7"))
@@ -31,7 +31,8 @@ def test_nothing_is_said_where_loops_are_compiled_or_little_is_read(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr("rmqinspect.cli.terminal._say_between", said.append)
-    monkeypatch.setattr(text, "COMPILED", True)
+    for module in MODULES:
+        monkeypatch.setattr(module, "COMPILED", True)
     with slow_loops_reported(quiet=quiet):
         loops.expect(LARGE)
     with loop_way("uncompiled"), slow_loops_reported(quiet=quiet):
@@ -47,7 +48,7 @@ def test_nothing_is_said_where_loops_are_compiled_or_little_is_read(
 def test_info_v_and_documents_say_how_loops_run(way: str, run: Run) -> None:
     with loop_way(way):
         really = loops.way()
-        assert way == really or not text.COMPILED
+        assert way == really or not MODULES[0].COMPILED
         assert f"the loops over bytes are {really}\n" in run("info", STORE, "-v")[2]
         assert "the loops over bytes" not in run("info", STORE)[2]
         assert json.loads(run("verify", STORE, "-f", "json")[1])["run"]["loops"] == really
