@@ -38,16 +38,12 @@ from rmqinspect.loops.record_rows import (
 from rmqinspect.loops.records import dispatch, has_queue_unit
 from rmqinspect.loops.text import java_hash
 from rmqinspect.schemas import message
-from rmqinspect.schemas.message import TRANSACTION_MASK, SysFlag
+from rmqinspect.schemas.message import TRANSACTION_MASK
 from rmqinspect.topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
 # Records of these topics are never multi-dispatched. Source: MultiDispatchUtils#checkMultiDispatchQueue.
 _NOT_MULTIPLIED = (b"%RETRY%", SYSTEM_PREFIX.encode(), SCHEDULE_TOPIC.encode())
 
-_SPACE = ord(" ")  # MessageConst.KEY_SEPARATOR
-_ZERO = ord("0")
-
-_COMMIT = int(SysFlag.TRANSACTION_COMMIT)
 
 _FEW = 1 << 10  # records and keys, at first
 _MOST_KEYS = 1 << 15  # of a record: its properties have fewer bytes

@@ -32,9 +32,10 @@ from typing import Any, Generic, Self, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from rmqinspect.loops.arrays import Bytes as Bytes
+from rmqinspect.loops.arrays import Ints as Ints
+
 Bools = NDArray[np.bool_]
-Bytes = NDArray[np.uint8]
 Units = np.ndarray[Any, np.dtype[Any]]  # rows of a layout: a structured dtype, from `layout.dtype_of`
 
 

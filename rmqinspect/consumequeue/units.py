@@ -73,7 +73,7 @@ def valid_units(units: Units) -> Units:
 
 
 def filler_units(units: Units) -> Bools:
-    """Return which units are pre-blank filler. See `is_filler`."""
+    """Return which units are pre-blank filler. See `loops.pointers.is_filler`."""
     filler: Bools = units["size"] == PRE_BLANK_SIZE  # of most queues none: the other fields are not looked at
     if filler.any():
         filler &= (units["physical_offset"] == 0) & (units["tags_code"] == 0)

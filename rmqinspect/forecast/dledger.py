@@ -48,9 +48,7 @@ from rmqinspect.text import count, group_digits
 
 HEAD: Final[int] = EntryHead.sizeof()
 _WINDOW = 4 << 20
-_MAGIC, _SIZE, _INDEX, _TERM, _POSITION, _BODY_SIZE = (
-    place_of(EntryHead, name) for name in ("magic", "size", "index", "term", "position", "body_size")
-)
+_MAGIC = place_of(EntryHead, "magic")
 MAGIC: Final = ENTRY_MAGICS[0]  # the recovery refuses all others, those of later versions of the library, too
 _REASONS = {
     ZERO: "zero",

@@ -55,7 +55,6 @@ from rmqinspect.text import describe_offset, group_digits
 
 File = TypeVar("File", bound=StoreFile)
 
-_WINDOW = 1 << 20  # bytes that are read at once
 _MOST_STEPS = 5  # refusals that are remedied one after the other
 
 

@@ -60,12 +60,6 @@ def doubts_that_count(rules: Rules) -> Doubt:
 _TEXTS = np.frombuffer(DOUBT_TEXTS, np.uint8)
 _ZERO = ord("0")
 _END_OF_ITEM = message.PROPERTY_SEPARATOR
-_V2 = message.MAGIC_V2
-_CRC_MASK = message.CRC_MASK
-_IPV6_FLAGS = int(SysFlag.BORNHOST_V6 | SysFlag.STOREHOSTADDRESS_V6)
-_BODY_CRC_BIT, _V2_BIT, _IPV6_BIT = int(Doubt.BODY_CRC), int(Doubt.V2), int(Doubt.IPV6)
-_DELAY_BIT, _INNER_BIT = int(Doubt.DELAY), int(Doubt.INNER)
-_ABSENT, _PLAIN, _ODD = range(3)
 
 
 def judge(records: Records, *, body_crc: bool) -> Ints:

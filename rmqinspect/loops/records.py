@@ -158,7 +158,7 @@ _CRC32_SIZE = message.CRC32_RESERVED_SIZE
 _CRC32_NAME = int.from_bytes(message.CRC32_NAME, "big", signed=True)
 _CRC32_NAME_SIZE, _CRC32_DIGITS = len(message.CRC32_NAME), message.CRC32_DIGITS
 _SEPARATOR, _END_OF_ITEM = message.NAME_VALUE_SEPARATOR, message.PROPERTY_SEPARATOR
-_SPACE, _ZERO = ord(" "), ord("0")
+_SPACE, _ZERO = ord(" "), ord("0")  # a space: MessageConst.KEY_SEPARATOR
 _BRIDGE_FLAG, _ROLLED_BACK = message.BRIDGE_FLAG, message.TRANSACTION_MASK
 _TRANSACTION_MASK, _COMMIT = message.TRANSACTION_MASK, int(SysFlag.TRANSACTION_COMMIT)
 _UNCOUNTED = int(SysFlag.TRANSACTION_PREPARED)  # the bit that prepared and rollback records share

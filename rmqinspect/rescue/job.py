@@ -72,7 +72,6 @@ _KEPT_FILES = (
 )
 _WRITTEN_ANEW = ("checkpoint", "abort")
 
-_LOGS = ("commitlog", "dledger-")  # folders of a log
 
 _BELOW_ROOT = (
     "all of the new store is below its root: take {} out of broker.conf before it is started, or let them name it"

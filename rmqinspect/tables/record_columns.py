@@ -63,9 +63,6 @@ def property_values(records: Records, name: bytes) -> pa.Array:
     return take_values(values, order)
 
 
-_SPACE = ord(" ")
-
-
 def property_columns(records: Records) -> tuple[dict[str, pa.Array], Bools]:
     """Return the map of properties and the columns taken from single ones, and which records have invalid UTF-8."""
     items, raw = records.properties, records.bytes
